@@ -1,0 +1,1 @@
+"""Templates, text and reasoning: what lies between a conversation and its token ids."""

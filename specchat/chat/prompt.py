@@ -1,0 +1,147 @@
+"""From a conversation to the token ids the model reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from specchat.chat.message import Message
+from specchat.chat.segment import Segment
+from specchat.chat.template import ChatTemplate
+from specchat.chat.vocabulary import Vocabulary
+
+# Texts to tokenise a fragment behind, so that SentencePiece does not take it for the start of a text.
+_ANCHORS = ("\n", "|", ".")
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """What the model reads before it answers."""
+
+    token_ids: list[int]
+    starts_in_reasoning: bool
+    system_folded: bool
+
+
+@dataclass(frozen=True)
+class PromptBuilder:
+    """Builds prompts for one model."""
+
+    template: ChatTemplate
+    vocabulary: Vocabulary
+
+    def build(self, messages: Sequence[Message], *, enable_thinking: bool | None = None) -> Prompt:
+        """The prompt for the next answer; raises TemplateError where the template can't lay the messages out."""
+        rendered = self.template.render(messages, enable_thinking=enable_thinking)
+        token_ids = encode(rendered.segments, self.vocabulary)
+        return Prompt(token_ids, rendered.starts_in_reasoning, rendered.system_folded)
+
+
+def encode(segments: Sequence[Segment], vocabulary: Vocabulary) -> list[int]:
+    """Token ids of a laid-out conversation, BOS included where the model wants it.
+
+    Control tokens come from the template's words only; contents are plain text whatever they spell. What lies between
+    two control tokens is tokenised in one go, as it would be natively, so that a space the template leaves before a
+    content still becomes part of its first word. An answer that carries the ids it was generated as keeps them.
+    """
+    encoder = _Encoder(vocabulary)
+    for segment in segments:
+        known = generated_ids(segment.message, vocabulary) if segment.message and segment.is_whole else None
+        if known is not None:
+            encoder.add_ids(known)
+        elif segment.is_content:
+            encoder.add_plain(segment.text)
+        else:
+            encoder.add_template(segment.text)
+    return _with_one_bos(encoder.finish(), vocabulary)
+
+
+def generated_ids(message: Message, vocabulary: Vocabulary) -> list[int] | None:
+    """The ids a message's content was generated as, without the reasoning before it and the end of turn after it.
+
+    None where there are none, or where they say something else than the content (it was edited, or cut inside a token).
+    """
+    if message.token_ids is None:
+        return None
+    ids = list(message.token_ids)
+    while ids and vocabulary.is_end_of_generation(ids[-1]):
+        ids.pop()
+    pieces = [vocabulary.piece(token) for token in ids]
+    wanted = message.content.strip()
+    if b"".join(pieces).decode("utf-8", errors="replace").strip() == wanted:
+        return ids
+    ending = b""
+    for place in range(len(ids) - 1, -1, -1):
+        ending = pieces[place] + ending
+        # Cheap first: most endings have the wrong length, and decoding each would be quadratic.
+        if len(ending) >= len(wanted) and ending.decode("utf-8", errors="replace").strip() == wanted:
+            return ids[place:]
+    return None
+
+
+class _Encoder:
+    """Collects ids, holding back plain text until the control token or the known ids that end it."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self._vocabulary = vocabulary
+        self._ids: list[int] = []
+        self._plain = ""
+        self._follows_text = False
+
+    def add_plain(self, text: str) -> None:
+        self._plain += text
+
+    def add_ids(self, ids: list[int]) -> None:
+        self._flush()
+        self._ids += ids
+        self._follows_text = bool(ids) and bool(self._vocabulary.piece(ids[-1]))
+
+    def add_template(self, text: str) -> None:
+        """Add the template's words: control tokens as such, what stands around them joined to the neighbours."""
+        ids = self._vocabulary.tokenize(text, add_special=False, parse_special=True)
+        controls = [place for place, token in enumerate(ids) if not self._vocabulary.piece(token)]
+        if not controls:
+            self._plain += text
+            return
+        first, last = controls[0], controls[-1]
+        self._plain += self._text_of(ids[:first])
+        self._flush()
+        self._ids += ids[first : last + 1]
+        self._follows_text = False
+        self._plain = self._text_of(ids[last + 1 :])
+
+    def finish(self) -> list[int]:
+        self._flush()
+        return self._ids
+
+    def _text_of(self, ids: list[int]) -> str:
+        """The text of ids that stand at the start or behind a control token."""
+        text = b"".join(map(self._vocabulary.piece, ids)).decode("utf-8", errors="replace")
+        return text.removeprefix(" ") if self._vocabulary.adds_space_prefix else text
+
+    def _flush(self) -> None:
+        if self._plain:
+            self._ids += self._continued() if self._follows_text else self._tokenized(self._plain)
+            self._plain, self._follows_text = "", True
+
+    def _tokenized(self, text: str) -> list[int]:
+        return self._vocabulary.tokenize(text, add_special=False, parse_special=False)
+
+    def _continued(self) -> list[int]:
+        """Ids of the held text where it follows other text, without the space SentencePiece would put before it."""
+        if self._vocabulary.adds_space_prefix:
+            for anchor in _ANCHORS:
+                lead, ids = self._tokenized(anchor), self._tokenized(anchor + self._plain)
+                if ids[: len(lead)] == lead:
+                    return ids[len(lead) :]
+        return self._tokenized(self._plain)
+
+
+def _with_one_bos(ids: list[int], vocabulary: Vocabulary) -> list[int]:
+    """The same ids with BOS in front exactly once, or as the template left it where the model wants none."""
+    if not vocabulary.adds_bos:
+        return ids
+    bos = vocabulary.tokenize("", add_special=True, parse_special=False)[:1]
+    while bos and ids[:1] == bos:
+        ids = ids[1:]
+    return bos + ids

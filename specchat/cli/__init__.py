@@ -1,0 +1,1 @@
+"""The one-shot command: it translates between a terminal and the rooms below."""

@@ -1,0 +1,1 @@
+"""One module a drafting method, one protocol for all."""

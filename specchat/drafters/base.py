@@ -1,0 +1,58 @@
+"""What the loop asks of a drafter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Protocol
+
+from specchat.speculation.sampler import Sampler
+from specchat.speculation.step import Draft, Step
+
+
+class Method(StrEnum):
+    """Drafting methods, as named on the command line."""
+
+    NONE = "none"
+    DRAFT = "draft"
+
+
+class Drafter(Protocol):
+    """Types ahead of the target.
+
+    Its state is the ids it was last told of; whatever it keeps besides (a KV cache, an index) must follow them
+    through edits, cuts and cancellations.
+    """
+
+    method: Method
+
+    def begin(self, ids: Sequence[int], sampler: Sampler) -> None:
+        """Agree with exactly `ids`, cheaply where they extend what is held; draw with `sampler` from now on."""
+
+    def propose(self, limit: int) -> Draft:
+        """Up to `limit` tokens after the ids held, and the distributions they were drawn from."""
+
+    def commit(self, step: Step) -> None:
+        """Take the outcome of the last proposal: its accepted prefix and the target's own token."""
+
+    def close(self) -> None:
+        """Free what is held."""
+
+
+class NoDrafter:
+    """Plain decoding: proposes nothing."""
+
+    method = Method.NONE
+
+    def begin(self, ids: Sequence[int], sampler: Sampler) -> None:
+        """Nothing to agree with."""
+
+    def propose(self, limit: int) -> Draft:
+        """No token."""
+        return Draft()
+
+    def commit(self, step: Step) -> None:
+        """Nothing to follow."""
+
+    def close(self) -> None:
+        """Nothing to free."""

@@ -1,0 +1,1 @@
+"""Tokens in, tokens out: the speculative loop and the contexts it owns."""

@@ -1,0 +1,45 @@
+"""A reusable input batch for one sequence."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from specchat.llama.library import library
+
+
+class Batch:
+    """A `llama_batch` whose arrays are numpy's: filling it costs a few slice writes, not a loop of ctypes stores.
+
+    Every row belongs to sequence 0. `output` flags which rows get logits.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        api = library().api
+        self.capacity = capacity
+        self._token = np.zeros(capacity, dtype=np.int32)
+        self._pos = np.zeros(capacity, dtype=np.int32)
+        self._n_seq = np.ones(capacity, dtype=np.int32)
+        self._output = np.zeros(capacity, dtype=np.int8)
+        self._sequence = ctypes.c_int32(0)
+        pointer = ctypes.POINTER(ctypes.c_int32)
+        self._seq_ids = (pointer * capacity)(*[ctypes.pointer(self._sequence)] * capacity)
+        self._positions = np.arange(capacity, dtype=np.int32)
+        self.struct: Any = api.llama_batch()
+        self.struct.token = self._token.ctypes.data_as(pointer)
+        self.struct.pos = self._pos.ctypes.data_as(pointer)
+        self.struct.n_seq_id = self._n_seq.ctypes.data_as(pointer)
+        self.struct.seq_id = ctypes.cast(self._seq_ids, ctypes.POINTER(pointer))
+        self.struct.logits = self._output.ctypes.data_as(ctypes.POINTER(ctypes.c_int8))
+
+    def fill(self, tokens: Sequence[int], start: int, outputs: int) -> None:
+        """Hold `tokens` at positions `start`…, with logits for the last `outputs` of them."""
+        n = len(tokens)
+        self._token[:n] = tokens
+        np.add(self._positions[:n], start, out=self._pos[:n])
+        self._output[: n - outputs] = 0
+        self._output[n - outputs : n] = 1
+        self.struct.n_tokens = n

@@ -1,0 +1,1 @@
+"""The mathematics of speculation: numpy only, no model, no terminal."""

@@ -1,0 +1,33 @@
+"""How tokens are chosen during one answer, for the target and the draft alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specchat.speculation.acceptance import AcceptanceRule
+from specchat.speculation.distribution import Distribution, warp
+from specchat.speculation.params import SamplingParams
+
+
+@dataclass(frozen=True, slots=True)
+class Sampler:
+    """The sampler chain and the acceptance rule of one answer.
+
+    Target and draft share one, so that p and q can't drift apart.
+    """
+
+    params: SamplingParams
+    rule: AcceptanceRule
+
+    def distribution(self, logits: NDArray[np.floating[Any]], history: Sequence[int]) -> Distribution:
+        """The distribution that `logits` [V] give after `history` (the drafted prefix included)."""
+        return warp(logits, history, self.params)
+
+    def draw(self, distribution: Distribution, position: int) -> int:
+        """Draw the token at absolute `position`, as a proposal or for a plain step."""
+        return self.rule.draw(distribution, position)
