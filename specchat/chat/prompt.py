@@ -38,22 +38,44 @@ class PromptBuilder:
 
 
 def encode(segments: Sequence[Segment], vocabulary: Vocabulary) -> list[int]:
-    """Token ids of a laid-out conversation, BOS included where the model wants it.
+    """Turn a laid-out conversation into token ids, BOS included where the model wants it.
 
-    Control tokens come from the template's words only; contents are plain text whatever they spell. What lies between
-    two control tokens is tokenised in one go, as it would be natively, so that a space the template leaves before a
-    content still becomes part of its first word. An answer that carries the ids it was generated as keeps them.
+    Control tokens come from the template's words only; contents are plain text whatever they spell. What lies
+    between two control tokens is tokenised in one go, as it would be natively, so that a space the template leaves
+    before a content still becomes part of its first word. An answer that carries the ids it was generated as keeps
+    them, and stands where it stood when it was generated: the same prompt before it, token for token.
     """
     encoder = _Encoder(vocabulary)
-    for segment in segments:
-        known = generated_ids(segment.message, vocabulary) if segment.message and segment.is_whole else None
-        if known is not None:
-            encoder.add_ids(known)
+    known = [_known_ids(segment, vocabulary) for segment in segments]
+    generation_prompt = segments[-1].text if segments and not segments[-1].is_content else ""
+    for segment, ids, following in zip(segments, known, [*known[1:], None], strict=True):
+        if ids is not None:
+            encoder.add_ids(ids)
         elif segment.is_content:
             encoder.add_plain(segment.text)
+        elif following is not None:
+            encoder.add_template(_as_before_generation(segment.text, generation_prompt))
         else:
             encoder.add_template(segment.text)
     return _with_one_bos(encoder.finish(), vocabulary)
+
+
+def _known_ids(segment: Segment, vocabulary: Vocabulary) -> list[int] | None:
+    return generated_ids(segment.message, vocabulary) if segment.message and segment.is_whole else None
+
+
+def _as_before_generation(text: str, generation_prompt: str) -> str:
+    """Drop the space that some templates put before an answer they lay out but not before one they ask for.
+
+    The model wrote that space itself, or wrote none: its ids know.
+    """
+    header, expected_header = text.rstrip(), generation_prompt.rstrip()
+    space, expected_space = text[len(header) :], generation_prompt[len(expected_header) :]
+    # What stands before the two headers differs where a message is empty or the first.
+    alike = header.endswith(expected_header) or expected_header.endswith(header)
+    if header and expected_header and alike and space.startswith(expected_space):
+        return header + expected_space
+    return text
 
 
 def generated_ids(message: Message, vocabulary: Vocabulary) -> list[int] | None:

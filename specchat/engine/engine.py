@@ -67,6 +67,12 @@ class Engine:
         """How drafts are made; `none` where what was asked for is not possible."""
         return self.drafter.method
 
+    @property
+    def draft_name(self) -> str | None:
+        """The draft model's file name; None where no model drafts."""
+        draft = self.settings.draft
+        return draft.name if draft is not None and self.method is Method.DRAFT else None
+
     def _load(self, path: Path) -> Model:
         model = Model(path, gpu_layers=self.settings.gpu_layers)
         self._open.append(model)

@@ -1,10 +1,10 @@
 """Exact enumeration: every outcome of a rule's real code with its probability, as fractions.
 
-A rule asks its generator for uniform numbers and compares them with thresholds. Here the generator is scripted: each
-number it hands out stands for a whole cell between two neighbouring thresholds, and an outcome's probability is the
-product of its cells' lengths. Probabilities in the tables are dyadic, so that they are exact as floats; numbers are
-taken from the middle of a cell, so that the rounding of a threshold does not matter. A threshold missing from the
-cells, or a wrong formula, makes the law come out wrong.
+A rule asks its generator for uniform numbers and compares them with thresholds. Here the generator is
+scripted: each number it hands out stands for a whole cell between two neighbouring thresholds, and an
+outcome's probability is the product of its cells' lengths. Probabilities in the tables are dyadic, so that
+they are exact as floats; numbers are taken from the middle of a cell, so that the rounding of a threshold
+does not matter. A threshold missing from the cells, or a wrong formula, makes the law come out wrong.
 """
 
 from __future__ import annotations
@@ -74,6 +74,7 @@ def ratios(denominator: int) -> set[Fraction]:
 class Tables:
     """Context-dependent distributions of a target (p) and a draft (q) over a small vocabulary."""
 
+    name: str
     vocabulary: int
     gamma: int
     denominator: int
@@ -90,7 +91,10 @@ class Tables:
                 p[prefix] = _random_row(rng, vocabulary, denominator)
                 same = rng.random() < 0.15
                 q[prefix] = p[prefix] if same else _random_row(rng, vocabulary, denominator)
-        return cls(vocabulary, gamma, denominator, p, q)
+        return cls(f"V{vocabulary}-gamma{gamma}-{seed}", vocabulary, gamma, denominator, p, q)
+
+    def __str__(self) -> str:
+        return self.name
 
     def target_law(self) -> Law:
         """The law of γ + 1 tokens of the target alone; tokens of probability 0 are left out."""

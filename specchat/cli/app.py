@@ -1,0 +1,117 @@
+"""The command line: which options there are."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from specchat import __version__
+from specchat.cli.environment import Environment
+
+app = typer.Typer(
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+class MethodName(StrEnum):
+    """`specchat.drafters.base.Method`, known here without importing numpy."""
+
+    NONE = "none"
+    DRAFT = "draft"
+
+
+class AcceptName(StrEnum):
+    """`specchat.speculation.acceptance.AcceptanceMode`, known here without importing numpy."""
+
+    EXACT = "exact"
+    BLOCK = "block"
+    COUPLED = "coupled"
+    TYPICAL = "typical"
+
+
+class Thinking(StrEnum):
+    """Whether a model that can reason first should."""
+
+    ON = "on"
+    OFF = "off"
+    AUTO = "auto"
+
+
+class KVName(StrEnum):
+    """Element type of the KV cache."""
+
+    F16 = "f16"
+    Q8_0 = "q8_0"
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"specchat {__version__}")
+        raise typer.Exit
+
+
+@app.command()
+def ask(
+    context: typer.Context,
+    prompt: Annotated[list[str] | None, typer.Argument(help="What to ask; piped input goes before it.")] = None,
+    model: Annotated[
+        str, typer.Option("-m", "--model", envvar="SPECCHAT_MODEL", help="Catalogue id or path to a .gguf file.")
+    ] = "demo",
+    draft: Annotated[
+        str | None, typer.Option("-d", "--draft", help="Draft model: id or path; 'none' for no draft model.")
+    ] = None,
+    method: Annotated[MethodName | None, typer.Option("--method", help="How drafts are made.")] = None,
+    draft_tokens: Annotated[
+        int | None, typer.Option("-k", "--draft-tokens", metavar="N", help="Tokens drafted a step, 0 to 64 [3].")
+    ] = None,
+    accept: Annotated[
+        AcceptName | None,
+        typer.Option("--accept", help="Acceptance rule [exact; coupled with --seed]. typical is lossy."),
+    ] = None,
+    system: Annotated[str | None, typer.Option("-s", "--system", help="System prompt.")] = None,
+    file: Annotated[
+        list[Path] | None, typer.Option("-f", "--file", help="Text file to put before the prompt (repeatable).")
+    ] = None,
+    max_tokens: Annotated[
+        int | None, typer.Option("-n", "--max-tokens", metavar="N", help="Longest answer, in tokens.")
+    ] = None,
+    ctx: Annotated[int | None, typer.Option("--ctx", metavar="N", help="Context size, in tokens.")] = None,
+    temperature: Annotated[float | None, typer.Option(help="0 takes the most likely token [0.8].")] = None,
+    top_k: Annotated[int | None, typer.Option(help="Keep the k most likely tokens; 0: all [40].")] = None,
+    top_p: Annotated[float | None, typer.Option(help="Keep the likeliest tokens of this mass; 1: all [0.95].")] = None,
+    min_p: Annotated[float | None, typer.Option(help="Least probability beside the likeliest; 0: all [0.05].")] = None,
+    repeat_penalty: Annotated[float | None, typer.Option(help="Against recent tokens; 1: off [1].")] = None,
+    presence_penalty: Annotated[float | None, typer.Option(help="Once for recent tokens; 0: off [0].")] = None,
+    frequency_penalty: Annotated[float | None, typer.Option(help="Per recent occurrence; 0: off [0].")] = None,
+    logit_bias: Annotated[
+        list[str] | None, typer.Option(metavar="ID=BIAS", help="Add BIAS to a token's logit (repeatable).")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Fixes the text, whatever drafts (selects --accept coupled).")
+    ] = None,
+    stop: Annotated[list[str] | None, typer.Option(help="End the answer before this text (repeatable).")] = None,
+    think: Annotated[Thinking, typer.Option(help="Whether a reasoning model reasons first.")] = Thinking.AUTO,
+    threads: Annotated[int | None, typer.Option(help="Compute threads [physical cores].")] = None,
+    gpu_layers: Annotated[int, typer.Option(help="Layers on the GPU; -1: all.")] = -1,
+    kv: Annotated[KVName, typer.Option(help="KV cache type.")] = KVName.F16,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_jsonl: Annotated[bool, typer.Option("--jsonl", help="Print one JSON object an event.")] = False,
+    no_stream: Annotated[bool, typer.Option("--no-stream", help="Print the answer when it is complete.")] = False,
+    stats: Annotated[bool, typer.Option("--stats", help="Print statistics to stderr, terminal or not.")] = False,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Errors only on stderr.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Ask a local model. A draft types ahead of it, and what it says stays its own."""
+    # Only now: the rooms below import numpy and llama.cpp, which --help must not wait for.
+    from specchat.cli.run import run_question
+
+    environment: Environment = context.obj
+    raise typer.Exit(run_question(context.params, environment))

@@ -1,0 +1,45 @@
+"""Exit codes, and which error ends with which."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """What the shell sees."""
+
+    OK = 0
+    ENGINE = 1
+    USAGE = 2
+    MODEL_UNAVAILABLE = 3
+    DOES_NOT_FIT = 4
+    PROMPT_TOO_LONG = 5
+    INTERRUPTED = 130
+    READER_CLOSED = 141
+    TERMINATED = 143
+
+
+class UsageError(Exception):
+    """A command line or input that can't be meant; the message says what is wrong and what to write instead."""
+
+
+def exit_code_of(error: Exception) -> ExitCode | None:
+    """The exit code for an error whose message is a sentence for the user; None for a fault of the program."""
+    from specchat.catalogue.errors import CatalogueError, ModelUnavailable
+    from specchat.chat.errors import TemplateError
+    from specchat.engine.engine import PromptTooLong, VocabularyMismatch
+    from specchat.llama.errors import DoesNotFit, LlamaError, ModelUnusable
+
+    # The first match counts: special kinds stand before the general ones.
+    codes: tuple[tuple[type[Exception], ExitCode], ...] = (
+        (UsageError, ExitCode.USAGE),
+        (CatalogueError, ExitCode.USAGE),
+        (VocabularyMismatch, ExitCode.USAGE),
+        (ModelUnavailable, ExitCode.MODEL_UNAVAILABLE),
+        (ModelUnusable, ExitCode.MODEL_UNAVAILABLE),
+        (TemplateError, ExitCode.MODEL_UNAVAILABLE),
+        (DoesNotFit, ExitCode.DOES_NOT_FIT),
+        (PromptTooLong, ExitCode.PROMPT_TOO_LONG),
+        (LlamaError, ExitCode.ENGINE),
+    )
+    return next((code for kind, code in codes if isinstance(error, kind)), None)

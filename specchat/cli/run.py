@@ -1,0 +1,122 @@
+"""From parsed options to a question, and from whatever happens to an exit code."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from specchat.chat.session import ModelRequest
+from specchat.cli.ask import Ask, Format, Question
+from specchat.cli.diagnostics import Diagnostics
+from specchat.cli.environment import Environment
+from specchat.cli.exit_codes import ExitCode, UsageError, exit_code_of
+from specchat.cli.output import ReaderClosed
+from specchat.drafters.base import Method
+from specchat.engine.settings import AnswerSettings
+from specchat.llama.context import KVType
+from specchat.speculation.acceptance import AcceptanceMode
+from specchat.speculation.params import SamplingParams
+
+_SAMPLING = (
+    "temperature", "top_k", "top_p", "min_p", "repeat_penalty", "presence_penalty", "frequency_penalty",
+)  # fmt: skip
+_KV_TYPES = {"f16": KVType.F16, "q8_0": KVType.Q8_0}
+_THINKING = {"on": True, "off": False, "auto": None}
+
+
+def run_question(options: Mapping[str, Any], environment: Environment) -> ExitCode:
+    """Answer, or say on stderr in one sentence why not."""
+    diagnostics = Diagnostics(environment)
+    try:
+        return Ask(question(options), environment).run()
+    except ReaderClosed:
+        _discard_output()
+        return ExitCode.READER_CLOSED
+    except KeyboardInterrupt:
+        return ExitCode.INTERRUPTED
+    except Exception as error:
+        code = exit_code_of(error)
+        if code is None:
+            raise
+        diagnostics.error(str(error))
+        return code
+
+
+def _discard_output() -> None:
+    """Let the interpreter's last flush of stdout go nowhere instead of failing aloud."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    except OSError:
+        return
+
+
+def question(options: Mapping[str, Any]) -> Question:
+    """The question that the options ask; raises UsageError for values and combinations that can't be meant."""
+    _refuse_contradictions(options)
+    sampling = {name: options[name] for name in _SAMPLING if options[name] is not None}
+    if options["logit_bias"]:
+        sampling["logit_bias"] = dict(_bias(item) for item in options["logit_bias"])
+    if any(not text for text in options["stop"] or ()):
+        raise UsageError("--stop is empty; an empty text would end every answer before it began.")
+    try:
+        SamplingParams(**sampling)
+        return Question(
+            request=_request(options),
+            answer=AnswerSettings(accept=_accept(options), seed=options["seed"], max_tokens=options["max_tokens"]),
+            sampling=sampling,
+            words=options["prompt"] or (),
+            files=options["file"] or (),
+            system=options["system"],
+            stop_strings=options["stop"] or (),
+            enable_thinking=_THINKING[options["think"]],
+            format=_format(options),
+            stream=not options["no_stream"],
+            statistics=options["stats"],
+            quiet=options["quiet"],
+        )
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+
+
+def _request(options: Mapping[str, Any]) -> ModelRequest:
+    return ModelRequest(
+        model=options["model"],
+        draft=options["draft"],
+        method=Method(options["method"]) if options["method"] else None,
+        draft_tokens=options["draft_tokens"],
+        context=options["ctx"],
+        threads=options["threads"],
+        gpu_layers=options["gpu_layers"],
+        kv_type=_KV_TYPES[options["kv"]],
+    )
+
+
+def _refuse_contradictions(options: Mapping[str, Any]) -> None:
+    for first, second in (("as_json", "as_jsonl"), ("stats", "quiet"), ("as_jsonl", "no_stream")):
+        if options[first] and options[second]:
+            names = [f"--{name.removeprefix('as_').replace('_', '-')}" for name in (first, second)]
+            raise UsageError(f"{names[0]} and {names[1]} contradict each other: use one of the two.")
+
+
+def _accept(options: Mapping[str, Any]) -> AcceptanceMode:
+    if options["accept"]:
+        return AcceptanceMode(options["accept"])
+    # Under `exact` the text depends on how far was drafted: a seed is only kept by `coupled`.
+    return AcceptanceMode.EXACT if options["seed"] is None else AcceptanceMode.COUPLED
+
+
+def _format(options: Mapping[str, Any]) -> Format:
+    if options["as_json"]:
+        return Format.JSON
+    return Format.JSON_LINES if options["as_jsonl"] else Format.TEXT
+
+
+def _bias(item: str) -> tuple[int, float]:
+    token, separator, bias = item.partition("=")
+    try:
+        if not separator:
+            raise ValueError
+        return int(token), float(bias)
+    except ValueError:
+        raise UsageError(f"--logit-bias is {item!r}, but it must look like 1234=-5 (token id = number).") from None
