@@ -40,6 +40,7 @@ class MarkedText(str):
     marks: tuple[_Mark, ...]
 
     def __new__(cls, text: str, marks: Iterable[_Mark] = ()) -> MarkedText:
+        """Text with the given marks, none by default."""
         self = super().__new__(cls, text)
         self.marks = tuple(marks)
         return self
@@ -157,7 +158,8 @@ class MarkedText(str):
     def replace(self, old: str, new: str, count: SupportsIndex = -1, /) -> str:
         """As `str.replace`, marks kept."""
         if not old:
-            return mark_all(str.replace(self, old, new, count), origin_of(self))
+            replaced: str = mark_all(str.replace(self, old, new, count), origin_of(self, new))
+            return replaced
         return MarkedText.joined(self.split(old, count), new)
 
     def _located(self, parts: list[str], gap: int) -> list[str]:

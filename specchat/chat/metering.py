@@ -6,6 +6,8 @@ literals, comparisons) is wrapped here in filters, whose names no template can s
 
 from __future__ import annotations
 
+from typing import cast
+
 from jinja2 import Environment, nodes
 from jinja2.ext import Extension
 from jinja2.parser import Parser
@@ -37,11 +39,13 @@ def metered(tree: nodes.Template, environment: Environment) -> nodes.Template:
             "available to templates in model files. Use another copy of this model."
         )
     _Meters().visit(tree)
-    return tree.set_environment(environment)
+    tree.set_environment(environment)
+    return tree
 
 
-def _through(name: str, node: nodes.Expr, *arguments: nodes.Expr) -> nodes.Filter:
-    return nodes.Filter(node, name, list(arguments), [], None, None, lineno=node.lineno)
+def _through(name: str, node: nodes.Node, *arguments: nodes.Expr) -> nodes.Filter:
+    # Jinja types the iterable of a loop as any node.
+    return nodes.Filter(cast(nodes.Expr, node), name, list(arguments), [], None, None, lineno=node.lineno)
 
 
 def _size(node: nodes.Node) -> nodes.Const:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from specchat.chat.message import Message
 from specchat.chat.segment import Segment
@@ -81,7 +83,7 @@ def _as_before_generation(text: str, generation_prompt: str) -> str:
 def generated_ids(message: Message, vocabulary: Vocabulary) -> list[int] | None:
     """The ids a message's content was generated as, without the reasoning before it and the end of turn after it.
 
-    None where there are none, or where they say something else than the content (it was edited, or cut inside a token).
+    None where there are none, or where they don't spell the content: it was edited, or cut inside a token.
     """
     if message.token_ids is None:
         return None
@@ -89,15 +91,27 @@ def generated_ids(message: Message, vocabulary: Vocabulary) -> list[int] | None:
     while ids and vocabulary.is_end_of_generation(ids[-1]):
         ids.pop()
     pieces = [vocabulary.piece(token) for token in ids]
-    wanted = message.content.strip()
-    if b"".join(pieces).decode("utf-8", errors="replace").strip() == wanted:
+    spelled, wanted = b"".join(pieces), message.content.strip()
+    if spelled.decode("utf-8", errors="replace").strip() == wanted:
         return ids
-    ending = b""
-    for place in range(len(ids) - 1, -1, -1):
-        ending = pieces[place] + ending
-        # Cheap first: most endings have the wrong length, and decoding each would be quadratic.
-        if len(ending) >= len(wanted) and ending.decode("utf-8", errors="replace").strip() == wanted:
-            return ids[place:]
+    return _run_spelling(wanted.encode(), spelled, ids, list(accumulate(map(len, pieces), initial=0)))
+
+
+def _run_spelling(wanted: bytes, spelled: bytes, ids: list[int], borders: list[int]) -> list[int] | None:
+    """The ids at the start (a stop string followed) or at the end (reasoning came before) that spell `wanted`.
+
+    `spelled` is what all ids spell, `borders` where each id begins in it; spaces around the text don't count.
+    """
+    first = len(spelled) - len(spelled.lstrip())
+    if spelled.startswith(wanted, first):
+        end = first + len(wanted)
+        stop = bisect_left(borders, end)
+        return ids[:stop] if not spelled[end : borders[stop]].strip() else None
+    last = len(spelled.rstrip())
+    if spelled.endswith(wanted, 0, last):
+        begin = last - len(wanted)
+        start = bisect_right(borders, begin) - 1
+        return ids[start:] if not spelled[borders[start] : begin].strip() else None
     return None
 
 

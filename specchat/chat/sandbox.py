@@ -26,16 +26,21 @@ from specchat.chat.work_budget import WorkBudget
 _MAX_INTEGER_BITS = 4096
 
 # What a template may call on values, by type: each with a cost that follows from the sizes of what goes in.
+# fmt: off
 _METHODS: Mapping[type, frozenset[str]] = {
     str: frozenset(
-        "strip lstrip rstrip split rsplit splitlines partition rpartition removeprefix removesuffix replace join format "
-        "upper lower title capitalize casefold swapcase startswith endswith find rfind index rindex count isalpha "
-        "isalnum isascii isdecimal isdigit islower isnumeric isspace istitle isupper".split()
+        (
+            "strip", "lstrip", "rstrip", "split", "rsplit", "splitlines", "partition", "rpartition", "removeprefix",
+            "removesuffix", "replace", "join", "format", "upper", "lower", "title", "capitalize", "casefold",
+            "swapcase", "startswith", "endswith", "find", "rfind", "index", "rindex", "count", "isalpha", "isalnum",
+            "isascii", "isdecimal", "isdigit", "islower", "isnumeric", "isspace", "istitle", "isupper",
+        )
     ),
     dict: frozenset(("get", "items", "keys", "values")),
     list: frozenset(("index", "count")),
     tuple: frozenset(("index", "count")),
 }
+# fmt: on
 _PLAIN_TYPES = (str, bytes, int, float, complex, dict, list, tuple, set, range, type, types.GeneratorType)
 
 
@@ -47,7 +52,7 @@ class ChatSandbox(ImmutableSandboxedEnvironment):
     """Compiles and runs one model's template; `budget` must be fresh for every rendering."""
 
     intercepted_binops = frozenset(("+", "-", "*", "/", "//", "%", "**"))
-    concat = staticmethod(MarkedText.joined)  # type: ignore[assignment]
+    concat = staticmethod(MarkedText.joined)
 
     def __init__(self, now: Callable[[], datetime] = datetime.now) -> None:
         super().__init__(
@@ -58,7 +63,7 @@ class ChatSandbox(ImmutableSandboxedEnvironment):
             optimized=False,
         )
         self.budget = WorkBudget()
-        self.filters = filters(self)
+        self.filters = filters(self)  # type: ignore[assignment]  # Jinja's own dict is inferred too narrowly
         self.tests = tests(self)
         del self.globals["lipsum"]
         self.globals["raise_exception"] = _raise_exception
@@ -141,10 +146,10 @@ class ChatSandbox(ImmutableSandboxedEnvironment):
                 continue
             if spec or conversion:
                 raise TypeError("format fields may not have a width or a conversion")
-            if field == "":
-                value = next(unnumbered)
+            if field.isdigit():
+                value = args[int(field)]
             else:
-                value = args[int(field)] if field.isdigit() else kwargs[field]
+                value = kwargs[field] if field else next(unnumbered)
             pieces.append(self.printed(value))
         formatted: str = mark_all(MarkedText.joined(pieces), origin_of(text))
         return formatted

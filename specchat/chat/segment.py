@@ -21,7 +21,7 @@ class Segment:
     message: Message | None = None
     """Whose content or reasoning it is; None where the template speaks."""
     is_whole: bool = False
-    """The run is all of the message's content, as it was or stripped: the tokens it was generated as can stand for it."""
+    """The run is all of the message's content, as it was or stripped: the ids it was generated as can stand for it."""
 
     @property
     def is_content(self) -> bool:

@@ -16,7 +16,7 @@ from specchat.chat.turn import StopStrings, Turn
 from specchat.drafters.base import Method
 from specchat.drafters.layer_skip import cut_draft, draft_directory
 from specchat.engine.engine import Engine
-from specchat.engine.settings import DEFAULT_DRAFT_TOKENS, AnswerSettings, EngineSettings
+from specchat.engine.settings import DEFAULT_DRAFT_TOKENS, AnswerSettings, EngineSettings, SettingsError
 from specchat.llama.context import KVType
 from specchat.llama.devices import DeviceMemory, device_memory
 from specchat.llama.errors import LlamaError
@@ -28,7 +28,10 @@ NO_DRAFT = "none"
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """What to open; None stands for the catalogue's or the program's default."""
+    """What to open; None stands for the catalogue's or the program's default.
+
+    Raises SettingsError for choices that contradict each other.
+    """
 
     model: str = DEFAULT_MODEL
     draft: str | None = None
@@ -43,11 +46,11 @@ class ModelRequest:
     def __post_init__(self) -> None:
         drafts = self.method not in (None, Method.NONE)
         if self.method is Method.NONE and self.draft not in (None, NO_DRAFT):
-            raise ValueError("--method none decodes plainly, but --draft names a draft model: use one of the two.")
+            raise SettingsError("--method none decodes plainly, but --draft names a draft model: use one of the two.")
         if self.method is Method.NONE and self.draft_tokens:
-            raise ValueError("--method none decodes plainly, but --draft-tokens asks for drafts: use one of the two.")
+            raise SettingsError("--method none decodes plainly, but --draft-tokens asks for drafts: use one of the two.")
         if drafts and self.draft == NO_DRAFT:
-            raise ValueError(f"--method {self.method} drafts with a model, but --draft none forbids one.")
+            raise SettingsError(f"--method {self.method} drafts with a model, but --draft none forbids one.")
 
 
 @dataclass(slots=True)
@@ -106,7 +109,7 @@ class Session:
 def open_session(request: ModelRequest, catalogue: Catalogue | None = None) -> Session:
     """Find, cut and load what `request` names.
 
-    Raises CatalogueError, ModelUnavailable, LlamaError and its kinds, and ValueError for settings out of range.
+    Raises CatalogueError, ModelUnavailable, LlamaError and its kinds, and SettingsError.
     """
     catalogue = catalogue or Catalogue()
     entry = catalogue.find(request.model)

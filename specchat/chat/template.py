@@ -112,9 +112,7 @@ class ChatTemplate:
             return self._rendered(self._segments(folded, options), add_generation_prompt, system_folded=True)
         return self._rendered(segments, add_generation_prompt, system_folded=False)
 
-    def _rendered(
-        self, segments: tuple[Segment, ...], add_generation_prompt: bool, *, system_folded: bool
-    ) -> Rendered:
+    def _rendered(self, segments: tuple[Segment, ...], add_generation_prompt: bool, *, system_folded: bool) -> Rendered:
         ending = segments[-1] if segments else Segment("")
         opens = not ending.is_content and ending.text.rstrip().endswith(self._reasoning_tag)
         return Rendered(segments, add_generation_prompt and opens, system_folded)
@@ -156,11 +154,9 @@ class ChatTemplate:
             reason = "it needs more memory than there is"
         except jinja2.TemplateSyntaxError as error:
             reason = f"line {error.lineno} has an error: {_shown(error)}"
-        except Exception as error:  # noqa: BLE001 - a template from a file can raise anything
+        except Exception as error:  # a template from a file can raise anything
             reason = f"it failed with {type(error).__name__}: {_shown(error)}"
-        raise TemplateError(
-            f"The model's chat template can't be used: {reason}. Use another copy of this model."
-        )
+        raise TemplateError(f"The model's chat template can't be used: {reason}. Use another copy of this model.")
 
     def _stand_in(self, vocabulary: Vocabulary) -> str:
         start = vocabulary.tokenize("<|im_start|>", add_special=False, parse_special=True)

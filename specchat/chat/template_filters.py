@@ -12,8 +12,9 @@ import json
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from jinja2.defaults import DEFAULT_FILTERS, DEFAULT_TESTS
+from jinja2.filters import FILTERS
 from jinja2.runtime import Context
+from jinja2.tests import TESTS
 from jinja2.utils import pass_context
 
 from specchat.chat import metering
@@ -22,14 +23,18 @@ from specchat.chat.marked_text import MarkedText, mark_all, origin_of
 if TYPE_CHECKING:
     from specchat.chat.sandbox import ChatSandbox
 
+# fmt: off
 _HANDING_ON = (
-    "count length first last list reverse default d items map select reject selectattr rejectattr abs int float attr"
-).split()
-_ORDERING = "sort dictsort unique min max".split()
-_MAKING_TEXT = "upper lower capitalize title string trim".split()
-_READING_TESTS = frozenset(
-    "in == eq equalto != ne > gt greaterthan >= ge < lt lessthan <= le lower upper".split()
+    "count", "length", "first", "last", "list", "reverse", "default", "d", "items", "map", "select", "reject",
+    "selectattr", "rejectattr", "abs", "int", "float", "attr",
 )
+_ORDERING = ("sort", "dictsort", "unique", "min", "max")
+_MAKING_TEXT = ("upper", "lower", "capitalize", "title", "string", "trim")
+_READING_TESTS = (
+    "in", "==", "eq", "equalto", "!=", "ne", ">", "gt", "greaterthan", ">=", "ge", "<", "lt", "lessthan", "<=", "le",
+    "lower", "upper",
+)
+# fmt: on
 _MAX_INDENT = 64
 
 _T = TypeVar("_T")
@@ -53,14 +58,14 @@ def filters(sandbox: ChatSandbox) -> dict[str, Callable[..., Any]]:
 
 def tests(sandbox: ChatSandbox) -> dict[str, Callable[..., Any]]:
     """Jinja's tests; those that compare or scan pay for what they read."""
-    known = dict(DEFAULT_TESTS)
+    known: dict[str, Callable[..., Any]] = dict(TESTS)
     for name in _READING_TESTS:
         known[name] = _paying(sandbox, known[name])
     return known
 
 
-def _paying(sandbox: ChatSandbox, test: Callable[..., bool]) -> Callable[..., bool]:
-    def test_paid(*args: Any) -> bool:
+def _paying(sandbox: ChatSandbox, test: Callable[..., Any]) -> Callable[..., Any]:
+    def test_paid(*args: Any) -> Any:
         sandbox.budget.read(list(args))
         return test(*args)
 
@@ -68,7 +73,7 @@ def _paying(sandbox: ChatSandbox, test: Callable[..., bool]) -> Callable[..., bo
 
 
 def _handing_on(sandbox: ChatSandbox, name: str) -> Callable[..., Any]:
-    original = DEFAULT_FILTERS[name]
+    original = FILTERS[name]
 
     @functools.wraps(original)
     def handing_on(*args: Any, **kwargs: Any) -> Any:
@@ -80,7 +85,7 @@ def _handing_on(sandbox: ChatSandbox, name: str) -> Callable[..., Any]:
 
 
 def _reading(sandbox: ChatSandbox, name: str) -> Callable[..., Any]:
-    original = DEFAULT_FILTERS[name]
+    original = FILTERS[name]
 
     @functools.wraps(original)
     def reading(*args: Any, **kwargs: Any) -> Any:
@@ -95,7 +100,7 @@ def _reading(sandbox: ChatSandbox, name: str) -> Callable[..., Any]:
 
 
 def _making_text(sandbox: ChatSandbox, name: str) -> Callable[..., str]:
-    original = DEFAULT_FILTERS[name]
+    original = FILTERS[name]
 
     def making_text(value: Any, *args: Any, **kwargs: Any) -> str:
         text = sandbox.printed(value)

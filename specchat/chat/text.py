@@ -30,9 +30,7 @@ class TextStream:
     def __init__(self, stop_strings: Iterable[str] = ()) -> None:
         self._stops = tuple(dict.fromkeys(stop_strings))
         if "" in self._stops:
-            raise ValueError(
-                "A stop string may not be empty: it would end every answer before its first word."
-            )
+            raise ValueError("A stop string may not be empty: it would end every answer before its first word.")
         self._longest = max(map(len, self._stops), default=0)
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
         self._held = ""

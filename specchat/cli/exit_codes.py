@@ -28,11 +28,13 @@ def exit_code_of(error: Exception) -> ExitCode | None:
     from specchat.catalogue.errors import CatalogueError, ModelUnavailable
     from specchat.chat.errors import TemplateError
     from specchat.engine.engine import PromptTooLong, VocabularyMismatch
+    from specchat.engine.settings import SettingsError
     from specchat.llama.errors import DoesNotFit, LlamaError, ModelUnusable
 
     # The first match counts: special kinds stand before the general ones.
     codes: tuple[tuple[type[Exception], ExitCode], ...] = (
         (UsageError, ExitCode.USAGE),
+        (SettingsError, ExitCode.USAGE),
         (CatalogueError, ExitCode.USAGE),
         (VocabularyMismatch, ExitCode.USAGE),
         (ModelUnavailable, ExitCode.MODEL_UNAVAILABLE),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import traceback
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +16,7 @@ from specchat.cli.output import ReaderClosed
 from specchat.drafters.base import Method
 from specchat.engine.settings import AnswerSettings
 from specchat.llama.context import KVType
+from specchat.llama.library import NativeLog
 from specchat.speculation.acceptance import AcceptanceMode
 from specchat.speculation.params import SamplingParams
 
@@ -37,10 +39,21 @@ def run_question(options: Mapping[str, Any], environment: Environment) -> ExitCo
         return ExitCode.INTERRUPTED
     except Exception as error:
         code = exit_code_of(error)
-        if code is None:
-            raise
-        diagnostics.error(str(error))
-        return code
+        diagnostics.error(str(error) if code is not None else _fault(error))
+        return code or ExitCode.ENGINE
+
+
+def _fault(error: Exception) -> str:
+    """A sentence for a fault of the program; the traceback, which holds no text of the user, goes to a file."""
+    sentence = f"this is a fault in specchat ({type(error).__name__})."
+    path = NativeLog.path().with_name("fault.log")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        frames = traceback.format_tb(error.__traceback__)
+        path.write_text(f"{type(error).__name__}\n{''.join(frames)}", encoding="utf-8")
+    except OSError:
+        return sentence
+    return f"{sentence} What led to it is in {path}."
 
 
 def _discard_output() -> None:

@@ -115,9 +115,10 @@ class ModelDrafter:
 
     def commit(self, step: Step) -> None:
         """Keep the accepted prefix in the cache, forget the rest of the draft."""
-        agreed = len(self._ids) + min(step.accepted, len(step.tokens))
+        agreed = len(self._ids) + step.accepted
         self._ids.extend(step.tokens)
-        if not self._context.truncate(agreed):
+        # The last token stays to be read: its row is where the next proposal comes from.
+        if not self._context.truncate(min(agreed, len(self._ids) - 1)):
             self._context.clear()
 
     def close(self) -> None:

@@ -15,9 +15,13 @@ MAX_DRAFT_TOKENS = 64
 DEFAULT_CONTEXT = 8192
 
 
+class SettingsError(ValueError):
+    """A setting out of its range, or settings that contradict each other; the message says which."""
+
+
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
-    """One target, one way to draft for it, and the memory both may use."""
+    """One target, one way to draft for it, and the memory both may use. Raises SettingsError."""
 
     target: Path
     draft: Path | None = None
@@ -41,7 +45,7 @@ class EngineSettings:
 
 @dataclass(frozen=True, slots=True)
 class AnswerSettings:
-    """How one answer is drawn and when it ends."""
+    """How one answer is drawn and when it ends. Raises SettingsError."""
 
     sampling: SamplingParams = field(default_factory=SamplingParams)
     accept: AcceptanceMode = AcceptanceMode.EXACT
@@ -59,4 +63,4 @@ class AnswerSettings:
 
 def _require(name: str, value: int, low: int, high: int) -> None:
     if not low <= value <= high:
-        raise ValueError(f"--{name} is {value:,}, but it must lie between {low:,} and {high:,}.")
+        raise SettingsError(f"--{name} is {value:,}, but it must lie between {low:,} and {high:,}.")
