@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from specchat.chat.text import visible
+
+_MAX_WORDS = 300
+
 
 class TemplateError(Exception):
     """A chat template that can't be used; the message is a sentence for the user."""
@@ -11,6 +15,7 @@ class TemplateRefusal(TemplateError):
     """The template itself refused the conversation (`raise_exception`); `words` are its own."""
 
     def __init__(self, words: str) -> None:
+        words = visible(words)[:_MAX_WORDS]
         super().__init__(
             f"The model's chat template refuses this conversation: {words.strip().rstrip('.')}. "
             "Edit the conversation (/undo, or without a system prompt) or start a new one."

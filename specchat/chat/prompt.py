@@ -49,35 +49,19 @@ def encode(segments: Sequence[Segment], vocabulary: Vocabulary) -> list[int]:
     """
     encoder = _Encoder(vocabulary)
     known = [_known_ids(segment, vocabulary) for segment in segments]
-    generation_prompt = segments[-1].text if segments and not segments[-1].is_content else ""
+    asking = segments[-1].text if segments and not segments[-1].is_content else ""
     for segment, ids, following in zip(segments, known, [*known[1:], None], strict=True):
         if ids is not None:
             encoder.add_ids(ids)
         elif segment.is_content:
             encoder.add_plain(segment.text)
-        elif following is not None:
-            encoder.add_template(_as_before_generation(segment.text, generation_prompt))
         else:
-            encoder.add_template(segment.text)
+            encoder.add_template(segment.text, as_before=asking if following is not None else "")
     return _with_one_bos(encoder.finish(), vocabulary)
 
 
 def _known_ids(segment: Segment, vocabulary: Vocabulary) -> list[int] | None:
     return generated_ids(segment.message, vocabulary) if segment.message and segment.is_whole else None
-
-
-def _as_before_generation(text: str, generation_prompt: str) -> str:
-    """Drop the space that some templates put before an answer they lay out but not before one they ask for.
-
-    The model wrote that space itself, or wrote none: its ids know.
-    """
-    header, expected_header = text.rstrip(), generation_prompt.rstrip()
-    space, expected_space = text[len(header) :], generation_prompt[len(expected_header) :]
-    # What stands before the two headers differs where a message is empty or the first.
-    alike = header.endswith(expected_header) or expected_header.endswith(header)
-    if header and expected_header and alike and space.startswith(expected_space):
-        return header + expected_space
-    return text
 
 
 def generated_ids(message: Message, vocabulary: Vocabulary) -> list[int] | None:
@@ -132,19 +116,27 @@ class _Encoder:
         self._ids += ids
         self._follows_text = bool(ids) and bool(self._vocabulary.piece(ids[-1]))
 
-    def add_template(self, text: str) -> None:
-        """Add the template's words: control tokens as such, what stands around them joined to the neighbours."""
+    def add_template(self, text: str, as_before: str = "") -> None:
+        """Add the template's words: control tokens as such, what stands around them joined to the neighbours.
+
+        With `as_before` the text ends with the space that ends that one, see `_with_space_of`.
+        """
+        before, controls, after = self._parted(text)
+        self._plain += before
+        if controls:
+            self._flush()
+            self._ids += controls
+            self._follows_text = False
+        self._plain += _with_space_of(self._parted(as_before)[2], after) if as_before else after
+
+    def _parted(self, text: str) -> tuple[str, list[int], str]:
+        """Plain text, then ids from the first to the last control token, then plain text."""
         ids = self._vocabulary.tokenize(text, add_special=False, parse_special=True)
-        controls = [place for place, token in enumerate(ids) if not self._vocabulary.piece(token)]
-        if not controls:
-            self._plain += text
-            return
-        first, last = controls[0], controls[-1]
-        self._plain += self._text_of(ids[:first])
-        self._flush()
-        self._ids += ids[first : last + 1]
-        self._follows_text = False
-        self._plain = self._text_of(ids[last + 1 :])
+        places = [place for place, token in enumerate(ids) if not self._vocabulary.piece(token)]
+        if not places:
+            return "", [], text
+        first, stop = places[0], places[-1] + 1
+        return self._text_of(ids[:first]), ids[first:stop], self._text_of(ids[stop:])
 
     def finish(self) -> list[int]:
         self._flush()
@@ -171,6 +163,24 @@ class _Encoder:
                 if ids[: len(lead)] == lead:
                     return ids[len(lead) :]
         return self._tokenized(self._plain)
+
+
+def _with_space_of(asking: str, text: str) -> str:
+    """`text` with the space at its end that ends `asking`, where they differ in nothing else.
+
+    Some templates put a space before an answer they lay out but not before one they ask for. The model wrote that
+    space itself, or wrote none; its ids know.
+    """
+    header, space = _parted_at_end_space(text)
+    asked, asked_space = _parted_at_end_space(asking)
+    # Before the headers themselves the texts differ where a message is empty or the first.
+    alike = header.endswith(asked) or asked.endswith(header)
+    return header + asked_space if header and asked and alike and space.startswith(asked_space) else text
+
+
+def _parted_at_end_space(text: str) -> tuple[str, str]:
+    words = text.rstrip()
+    return words, text[len(words) :]
 
 
 def _with_one_bos(ids: list[int], vocabulary: Vocabulary) -> list[int]:

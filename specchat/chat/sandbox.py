@@ -63,7 +63,7 @@ class ChatSandbox(ImmutableSandboxedEnvironment):
             optimized=False,
         )
         self.budget = WorkBudget()
-        self.filters = filters(self)  # type: ignore[assignment]  # Jinja's own dict is inferred too narrowly
+        self.filters = filters(self)
         self.tests = tests(self)
         del self.globals["lipsum"]
         self.globals["raise_exception"] = _raise_exception
@@ -140,19 +140,15 @@ class ChatSandbox(ImmutableSandboxedEnvironment):
         """Do `text.format(...)` with plain fields: widths, conversions and attribute access are refused."""
         pieces: list[str] = []
         unnumbered = iter(args)
+        named: dict[str, Any] = {**kwargs, **{str(place): value for place, value in enumerate(args)}}
         for literal, field, spec, conversion in string.Formatter().parse(text):
-            pieces.append(literal)
+            pieces.append(mark_all(literal, origin_of(text)))
             if field is None:
                 continue
             if spec or conversion:
                 raise TypeError("format fields may not have a width or a conversion")
-            if field.isdigit():
-                value = args[int(field)]
-            else:
-                value = kwargs[field] if field else next(unnumbered)
-            pieces.append(self.printed(value))
-        formatted: str = mark_all(MarkedText.joined(pieces), origin_of(text))
-        return formatted
+            pieces.append(self.printed(named[field] if field else next(unnumbered)))
+        return MarkedText.joined(pieces)
 
     def printed(self, value: Any) -> str:
         """Do `str(value)`, paid for, marked as content if anything inside is."""

@@ -56,9 +56,9 @@ def filters(sandbox: ChatSandbox) -> dict[str, Callable[..., Any]]:
     return known | _counters(sandbox)
 
 
-def tests(sandbox: ChatSandbox) -> dict[str, Callable[..., Any]]:
+def tests(sandbox: ChatSandbox) -> dict[str, Any]:
     """Jinja's tests; those that compare or scan pay for what they read."""
-    known: dict[str, Callable[..., Any]] = dict(TESTS)
+    known: dict[str, Any] = dict(TESTS)
     for name in _READING_TESTS:
         known[name] = _paying(sandbox, known[name])
     return known
@@ -77,6 +77,7 @@ def _handing_on(sandbox: ChatSandbox, name: str) -> Callable[..., Any]:
 
     @functools.wraps(original)
     def handing_on(*args: Any, **kwargs: Any) -> Any:
+        sandbox.budget.step()
         result = original(*args, **kwargs)
         sandbox.budget.hold(result)
         return result
@@ -90,7 +91,7 @@ def _reading(sandbox: ChatSandbox, name: str) -> Callable[..., Any]:
     @functools.wraps(original)
     def reading(*args: Any, **kwargs: Any) -> Any:
         values = [list(value) if isinstance(value, Iterator) else value for value in args]
-        sandbox.budget.step()
+        sandbox.budget.call()
         sandbox.budget.read(values)
         result = original(*values, **kwargs)
         sandbox.budget.hold(result)
@@ -103,6 +104,7 @@ def _making_text(sandbox: ChatSandbox, name: str) -> Callable[..., str]:
     original = FILTERS[name]
 
     def making_text(value: Any, *args: Any, **kwargs: Any) -> str:
+        sandbox.budget.call()
         text = sandbox.printed(value)
         made = original(text, *args, **kwargs)
         sandbox.budget.hold(made)

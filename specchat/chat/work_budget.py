@@ -17,7 +17,7 @@ from specchat.chat.marked_text import MarkedText
 
 # One unit is about one character.
 _STEP, _CALL, _MARK, _ITEM = 50, 200, 50, 8
-_BASE = 1_000_000 * _STEP
+_BASE = 400_000 * _STEP
 # Measured on 70 published templates: reading costs at most a tenth of this, the quadratic terms a quarter.
 _PER_CHARACTER = 100
 _PER_CHARACTER_AND_MESSAGE = 2

@@ -38,6 +38,11 @@ class Batch:
     def fill(self, tokens: Sequence[int], start: int, outputs: int) -> None:
         """Hold `tokens` at positions `start`…, with logits for the last `outputs` of them."""
         n = len(tokens)
+        if n == 1:
+            # Plain decoding comes here for every token: four stores instead of four slices.
+            self._token[0], self._pos[0], self._output[0] = tokens[0], start, outputs
+            self.struct.n_tokens = 1
+            return
         self._token[:n] = tokens
         np.add(self._positions[:n], start, out=self._pos[:n])
         self._output[: n - outputs] = 0

@@ -77,7 +77,9 @@ class Context:
         self.n_ctx: int = min(params.n_ctx, self._api.llama_n_ctx(self.handle))
         self.n_batch: int = self._api.llama_n_batch(self.handle)
         self._batch = Batch(self.n_batch)
-        self._row_bytes = model.vocab.size * ctypes.sizeof(ctypes.c_float)
+        self._all_rows: Logits = np.empty((0, model.vocab.size), dtype=np.float32)
+        self._rows_address: int | None = None
+        self._logits_address = library().address_of_logits
         if not self._memory:
             self.close()
             raise LlamaError(f"{model.name} keeps no memory of past tokens and can't write text.")
@@ -110,13 +112,17 @@ class Context:
         log.forget()
         handle = self._api.llama_init_from_model(self.model.handle, native)
         if not handle:
-            complaint = log.last_complaint()
-            reason = f" llama.cpp says: {complaint}." if complaint else ""
-            raise DoesNotFit(
-                f"A context of {self.params.n_ctx:,} tokens for {self.model.name} could not be made.{reason} "
-                "Try a smaller --ctx."
-            )
+            raise self._refusal(log.last_complaint())
         return handle
+
+    def _refusal(self, complaint: str) -> LlamaError:
+        reason = f" llama.cpp says: {complaint}." if complaint else ""
+        if self.params.kv_type is not KVType.F16 and "cache type" in complaint:
+            return LlamaError(f"{self.model.name} can't have a quantised KV cache.{reason} Use --kv f16.")
+        return DoesNotFit(
+            f"A context of {self.params.n_ctx:,} tokens for {self.model.name} could not be made.{reason} "
+            "Try a smaller --ctx."
+        )
 
     def decode(self, tokens: Sequence[int], *, outputs: int | None = None) -> Logits:
         """One forward pass over `tokens`, appended to the sequence; logits of the last `outputs` rows (default all).
@@ -146,14 +152,21 @@ class Context:
 
     def _logits(self, rows: int) -> Logits:
         if rows == 0:
-            return np.empty((0, self.model.vocab.size), dtype=np.float32)
+            return self._all_rows[:0]
         # This call waits for the device: without it a GPU would still be computing.
-        pointer = self._api.llama_get_logits(self.handle)
-        address = ctypes.cast(pointer, ctypes.c_void_p).value
+        address = self._logits_address(self.handle)
+        if address != self._rows_address:
+            self._map_rows(address)
+        return self._all_rows[:rows]
+
+    def _map_rows(self, address: int | None) -> None:
+        """Lay the view over llama.cpp's output buffer, which seldom moves: building it costs more than a slice."""
         if address is None:
             raise DecodeFailed("llama.cpp computed no logits.")
-        raw = (ctypes.c_char * (rows * self._row_bytes)).from_address(address)
-        return np.frombuffer(memoryview(raw), dtype=np.float32).reshape(rows, -1)
+        shape = (self.params.n_outputs_max, self.model.vocab.size)
+        raw = (ctypes.c_float * (shape[0] * shape[1])).from_address(address)
+        self._all_rows = np.frombuffer(memoryview(raw).cast("B"), dtype=np.float32).reshape(shape)
+        self._rows_address = address
 
     def _recover(self, status: int) -> None:
         """Bring the cache back to `tokens` after a pass that failed (it may have left some micro-batches)."""

@@ -10,6 +10,7 @@ import atexit
 import ctypes
 import os
 from collections import deque
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -17,7 +18,7 @@ from typing import Any, Final
 import platformdirs
 
 _LOG_LIMIT_BYTES: Final = 1 << 20
-_SPIN_COUNT: Final = "1000"
+_SPIN_COUNT: Final = "10000"
 """How often a waiting compute thread looks before it sleeps (libgomp's default is 300,000).
 
 Threads meet about a thousand times a pass. Beside other busy processes the default burns the very time slices the
@@ -95,6 +96,10 @@ class Library:
         self._log_callback = api.llama_log_callback(self._on_log)
         api.llama_log_set(self._log_callback, ctypes.c_void_p(0))
         api.llama_backend_init()
+        # The binding returns a typed pointer that would be cast and unpacked again for every step.
+        self.address_of_logits: Callable[[Any], int | None] = api._lib["llama_get_logits"]
+        self.address_of_logits.argtypes = [api.llama_context_p_ctypes]
+        self.address_of_logits.restype = ctypes.c_void_p
         atexit.register(self._silence)
 
     def _on_log(self, level: int, text: bytes, _user_data: Any) -> None:

@@ -73,6 +73,8 @@ class Distribution:
         if not 0 <= u < 1:
             raise ValueError(f"A distribution is sampled with a number in [0, 1), not {u}.")
         if self.ids is not None:
+            if self.ids.size == 1:
+                return int(self.ids[0])
             cumulative = self.probs.cumsum()
             return int(self.ids[_first_above(cumulative, u * cumulative[-1])])
         sums = column_sums(self.probs)

@@ -1,4 +1,4 @@
-"""A model that is a table: logits depend on the last two tokens, through a hash. It drives the real loop and drafter."""
+"""A model that is a table: logits depend on the last two tokens. It drives the real loop and drafter."""
 
 from __future__ import annotations
 

@@ -212,9 +212,9 @@ def test_a_failed_pass_leaves_transcript_and_caches_in_step(fails: str, at: int)
     run = Run(depth=3, noise=0.5, end_bias=-50)
     (run.target if fails == "target" else run.draft).fail_at = at
     emitted: list[int] = []
+    steps = run.loop.run(run.prompt)
     with pytest.raises(Broken):
-        for step in run.loop.run(run.prompt):
-            emitted += step.tokens
+        emitted.extend(token for step in steps for token in step.tokens)
     assert run.written == emitted == plain(end_bias=-50)[: len(emitted)]
     # The draft may hold what it proposed in vain; the next answer's begin() cuts that.
     run.drafter.begin(run.loop.history, run.sampler)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 import pytest
@@ -148,6 +149,13 @@ def test_block_keeps_a_prefix_that_exact_would_reject() -> None:
     assert with_numbers(Exact, 0.99, 0.0).accept(draft, Rows(*rows), 0).accepted == 0
 
 
+def test_block_takes_a_chance_of_0_over_0_for_1() -> None:
+    """Rounding alone leads there: p falls short of q everywhere, and the prefix before it was certain."""
+    q, short = dist(0.5, 0.5), dist(0.5 - 1e-9, 0.5 - 1e-9)
+    step = with_numbers(Block, 1 - 1e-12, 0.5, 0.0).accept(Draft((0, 0), [q, q]), Rows(q, short, q), 0)
+    assert step == Step((0, 0), accepted=1, tested=2, drafted=2)
+
+
 def test_typical_accepts_by_its_threshold_and_replaces_by_the_targets_own_sample() -> None:
     flat = dist(*[0.05] * 20)  # exp(−H) = 0.05: the threshold is 0.3 · 0.05
     assert with_numbers(Typical, 0.0).accept(Draft((7,)), Rows(flat, flat), 0).accepted == 1
@@ -236,6 +244,10 @@ def greedy_drafter(rule: AcceptanceRule, history: list[int], params: SamplingPar
     return Draft(ids)
 
 
+def target_row(history: list[int], ids: list[int], params: SamplingParams, i: int) -> Distribution:
+    return warp(logits(0, history + ids[:i]), history + ids[:i], params)
+
+
 def generate(params: SamplingParams, seed: int, drafter: Drafter | None) -> tuple[list[int], int]:
     """Return 200 tokens of model 0, and how many of them were accepted drafts."""
     rule = acceptance_rule(AcceptanceMode.COUPLED, seed)
@@ -244,9 +256,7 @@ def generate(params: SamplingParams, seed: int, drafter: Drafter | None) -> tupl
     while len(history) < 202:
         draft = drafter(rule, history, params, int(sizes.integers(0, 5))) if drafter else Draft()
         ids = list(draft.ids)
-        step = rule.accept(
-            draft, lambda i, h=history, d=ids: warp(logits(0, h + d[:i]), h + d[:i], params), len(history)
-        )
+        step = rule.accept(draft, partial(target_row, history, ids, params), len(history))
         history = history + list(step.tokens)
         accepted += step.accepted
     return history[:202], accepted

@@ -26,12 +26,12 @@ from .enumeration import (
 )
 
 CASES = [
-    *(Tables.random(seed, vocabulary=3, gamma=1, denominator=8) for seed in range(16)),
-    *(Tables.random(seed, vocabulary=2, gamma=2) for seed in range(100, 116)),
-    *(Tables.random(seed, vocabulary=3, gamma=2) for seed in range(200, 208)),
+    *(Tables.random(seed, vocabulary=3, gamma=1, denominator=8) for seed in range(12)),
+    *(Tables.random(seed, vocabulary=2, gamma=2) for seed in range(100, 112)),
+    *(Tables.random(seed, vocabulary=3, gamma=2) for seed in range(200, 206)),
 ]
-LONG = CASES[16:]
-SMALL = CASES[16:32]
+LONG = CASES[12:]
+SMALL = CASES[12:24]
 ONE = Fraction(1)
 
 
@@ -72,11 +72,16 @@ def test_block_with_sampled_drafts_keeps_the_law(tables: Tables) -> None:
     assert law == tables.target_law()
 
 
-@pytest.mark.parametrize("rule", [Exact, Block])
 @pytest.mark.parametrize("tables", CASES, ids=str)
-def test_every_one_hot_draft_keeps_the_law(rule: type[Exact], tables: Tables) -> None:
+def test_every_one_hot_draft_keeps_the_law(tables: Tables) -> None:
     for draft in one_hot(tables):
-        assert emitted_law(rule, tables, [(draft, ONE)]) == tables.target_law()
+        assert emitted_law(Exact, tables, [(draft, ONE)]) == tables.target_law()
+
+
+@pytest.mark.parametrize("tables", CASES[::4], ids=str)
+def test_every_one_hot_draft_keeps_the_law_under_block_verification(tables: Tables) -> None:
+    for draft in one_hot(tables):
+        assert emitted_law(Block, tables, [(draft, ONE)]) == tables.target_law()
 
 
 @pytest.mark.parametrize("tables", CASES[::3], ids=str)

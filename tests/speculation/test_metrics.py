@@ -23,7 +23,7 @@ def test_totals() -> None:
     assert (metrics.steps, metrics.drafted, metrics.tested, metrics.accepted) == (5, 9, 6, 4)
     assert metrics.emitted == 4 + 2 + 1 + 1 + 1
     assert (metrics.draft_s, metrics.verify_s) == (1.25, 2.5)
-    assert metrics.depths == {3: 3, 0: 2}
+    assert dict(metrics.depths) == {3: 3, 0: 2}
 
 
 def test_alpha_leaves_out_tokens_that_were_never_tested() -> None:
@@ -49,7 +49,7 @@ def test_per_position_is_conditional() -> None:
 def test_a_cut_step_counts_what_is_left_of_it() -> None:
     metrics = recorded(FULL.cut(2), REJECTED_AT_1.cut(1), FULL.cut(0))
     assert (metrics.steps, metrics.emitted, metrics.tested, metrics.accepted) == (3, 3, 3, 3)
-    assert metrics.per_position == (1, 1)
+    assert list(metrics.per_position) == [1, 1]
     assert metrics.depths == {3: 3}
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+from functools import cache
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ def uniforms(seed: int, branch: int, position: int, ids: NDArray[np.int64]) -> N
     return np.exp(-GumbelNoise(seed, branch).exponentials(position, ids))
 
 
+@cache
 def series(axis: str, length: int = 4000) -> NDArray[np.float64]:
     """Noise along one of its keys, the others fixed."""
     token = np.array([777])
@@ -28,8 +30,8 @@ def series(axis: str, length: int = 4000) -> NDArray[np.float64]:
         return uniforms(1, 0, 5, np.arange(length))
     if axis == "column":  # tokens of one group, whose least member is drawn first
         return np.concatenate([uniforms(1, 0, i, 3 + COLUMNS * np.arange(128)) for i in range(length // 128)])
-    keys = {"seed": (1, 0, 0), "branch": (0, 1, 0), "position": (0, 0, 1)}[axis]
-    return np.array([uniforms(*(int(9 + i * k) for k in keys), token)[0] for i in range(length)])
+    seed, branch, position = (int(axis == key) for key in ("seed", "branch", "position"))
+    return np.array([uniforms(9 + i * seed, i * branch, i * position, token)[0] for i in range(length)])
 
 
 AXES = ["token", "column", "seed", "branch", "position"]
@@ -93,7 +95,7 @@ def shape(kind: str, size: int) -> NDArray[np.float32]:
     if kind == "peaked":
         weights[rng.random(size) < 0.3] = 0
         weights[-1] = weights.max()
-    return (weights / weights.sum()).astype(np.float32)
+    return np.asarray(weights / weights.sum(), dtype=np.float32)
 
 
 @pytest.mark.parametrize("size", [1, 3, COLUMNS - 1, COLUMNS + 1, 20_000, SLAB + 5000])

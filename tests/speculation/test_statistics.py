@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import pytest
@@ -17,7 +17,12 @@ from . import chi_square
 
 VOCABULARY = 10
 GAMMA = 2
-STEPS = 6000
+STEPS = {
+    AcceptanceMode.EXACT: 4000,
+    AcceptanceMode.BLOCK: 4000,
+    AcceptanceMode.COUPLED: 1500,
+    AcceptanceMode.TYPICAL: 2000,
+}
 SETTINGS = {
     "truncated": SamplingParams(0.8, top_k=6, top_p=0.9, min_p=0.02),
     "full": SamplingParams(1.2, top_k=0, top_p=1, min_p=0),
@@ -44,12 +49,17 @@ def joint_law(setting: str) -> list[float]:
     ]
 
 
+def target_row(ids: list[int], setting: str, i: int) -> Distribution:
+    return distribution("target", (*PROMPT, *ids[:i]), setting)
+
+
+@cache
 def two_tokens(mode: AcceptanceMode, kind: str, setting: str) -> tuple[list[int], Metrics]:
     """Count joint pairs after the prompt, over steps of γ = 2 continued by plain ones."""
     counts, metrics = [0] * VOCABULARY**2, Metrics()
     rule = acceptance_rule(mode, seed=20)
     lookup = np.random.default_rng(21)
-    for turn in range(STEPS):
+    for turn in range(STEPS[mode]):
         start = len(PROMPT) + 10 * turn  # each turn has positions, and so Gumbel noise, of its own
         ids: list[int] = []
         proposals = []
@@ -57,7 +67,7 @@ def two_tokens(mode: AcceptanceMode, kind: str, setting: str) -> tuple[list[int]
             proposals.append(distribution("draft", (*PROMPT, *ids), setting))
             ids.append(rule.draw(proposals[i], start + i) if kind == "sampled" else int(lookup.integers(VOCABULARY)))
         draft = Draft(ids, proposals if kind == "sampled" else None)
-        step = rule.accept(draft, lambda i, d=ids: distribution("target", (*PROMPT, *d[:i]), setting), start)
+        step = rule.accept(draft, partial(target_row, ids, setting), start)
         tokens = list(step.tokens)
         metrics.record(step, 0, 0)
         if len(tokens) < 2:
@@ -75,7 +85,7 @@ LOSSLESS = [mode for mode in AcceptanceMode if mode is not AcceptanceMode.TYPICA
 def test_joint_pairs_have_the_targets_law(mode: AcceptanceMode, kind: str, setting: str) -> None:
     counts, metrics = two_tokens(mode, kind, setting)
     assert abs(chi_square.excess(counts, joint_law(setting))) < 3.5
-    assert metrics.accepted > STEPS / 20
+    assert metrics.accepted > STEPS[mode] / 20
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
@@ -101,7 +111,7 @@ def pair(seed: int) -> tuple[Distribution, Distribution, float]:
     return p, q, sum(min(p.prob(token), q.prob(token)) for token in range(60))
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_alpha_of_exact_is_the_overlap(seed: int) -> None:
     p, q, overlap = pair(seed)
     rule, metrics = Exact(np.random.default_rng(seed)), Metrics()
@@ -111,12 +121,12 @@ def test_alpha_of_exact_is_the_overlap(seed: int) -> None:
     assert metrics.alpha == pytest.approx(overlap, abs=4 * (overlap * (1 - overlap) / 5000) ** 0.5)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_coupled_drafts_match_at_least_as_often_as_promised(seed: int) -> None:
     """Pr[match] ≥ (1 − TV)/(1 + TV), and no coupling matches more often than the overlap."""
     p, q, overlap = pair(seed)
     rule, metrics = acceptance_rule(AcceptanceMode.COUPLED, seed), Metrics()
-    for position in range(5000):
+    for position in range(3000):
         metrics.record(rule.accept(Draft([rule.draw(q, position)]), lambda _: p, position), 0, 0)
     assert metrics.alpha is not None
     assert overlap / (2 - overlap) - 0.02 < metrics.alpha < overlap + 0.02

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -56,14 +57,15 @@ def test_predicted_tokens_agrees_with_a_simulation() -> None:
 
 @pytest.mark.parametrize("alpha", [-0.01, 1.01, math.nan])
 def test_a_rate_outside_0_and_1_is_refused(alpha: float) -> None:
-    for refused in (
+    refused: list[Callable[[], float]] = [
         lambda: expected_tokens(alpha, 2),
         lambda: ceiling(alpha),
         lambda: expected_speedup(alpha, 2, 0.1),
         lambda: predicted_tokens([0.5, alpha]),
-    ):
+    ]
+    for formula in refused:
         with pytest.raises(ValueError, match="between 0 and 1"):
-            refused()
+            formula()
 
 
 def test_negative_depths_and_costs_are_refused() -> None:
