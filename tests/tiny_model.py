@@ -56,7 +56,7 @@ def write_model(
         writer.add_chat_template(template)
     for key, value in (extra or {}).items():
         add = writer.add_bool if isinstance(value, bool) else writer.add_uint32
-        add(f"{architecture}.{key}", value)  # type: ignore[operator]
+        add(f"{architecture}.{key}", value)
     _add_weights(writer, layers, len(names), seed, spread)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()

@@ -2,6 +2,9 @@
 # Commands that take minutes: their log, their progress, and what happens when they fail or are interrupted. Sourced by
 # scripts/setup.
 
+# What pip says around an error without saying what it is.
+readonly pip_chatter='^[^[:alnum:]]*($|WARNING:|notice\]|end of output|exit code:|note:|hint:|full command:|cwd:|See a|error: (subproc|metadata-gen)|Failed to build|Building wheel|Preparing metadata|Encountered error while|ERROR: Failed)'
+
 job='' # the process group at work, while there is one
 
 on_a_terminal() { [[ -t 2 && ${TERM:-dumb} != dumb ]]; }
@@ -89,13 +92,16 @@ abandon() {
     fi
 }
 
-# One sentence, where the whole log is, and how it ends.
+# One sentence, where the whole log is, and from it the first errors and the last lines.
 fail() { # SENTENCE, LOG
+    local lines
     if grep -qE 'NewConnectionError|NameResolutionError|Name or service not known|Network is unreachable' "$2"; then
         say "$1: the package index can't be reached. The whole log: $2"
     else
-        say "$1. The whole log: $2; it ends:"
-        grep -vE '^\s*$|^ *(WARNING|\[notice\])' "$2" | tail -n 8 | cut -c 1-160 | sed 's/^/    /' >&2
+        say "$1. The whole log: $2; from it:"
+        lines=$(grep -vE "$pip_chatter" "$2" || true)
+        { grep -iE -m 3 'error(:| at )' <<<"$lines" || true; tail -n 5 <<<"$lines"; } |
+            awk '!seen[$0]++' | cut -c 1-160 | sed 's/^ */    /' >&2
     fi
     exit 1
 }

@@ -48,7 +48,9 @@ class ModelRequest:
         if self.method is Method.NONE and self.draft not in (None, NO_DRAFT):
             raise SettingsError("--method none decodes plainly, but --draft names a draft model: use one of the two.")
         if self.method is Method.NONE and self.draft_tokens:
-            raise SettingsError("--method none decodes plainly, but --draft-tokens asks for drafts: use one of the two.")
+            raise SettingsError(
+                "--method none decodes plainly, but --draft-tokens asks for drafts: use one of the two."
+            )
         if drafts and self.draft == NO_DRAFT:
             raise SettingsError(f"--method {self.method} drafts with a model, but --draft none forbids one.")
 

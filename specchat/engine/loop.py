@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from specchat.drafters.base import Drafter
 from specchat.engine.stopping import FinishReason, StopRule
+from specchat.llama.errors import DecodeFailed
 from specchat.speculation.distribution import Distribution
 from specchat.speculation.metrics import Metrics
 from specchat.speculation.sampler import Sampler
@@ -122,5 +123,8 @@ class Loop:
             del self.history[length:]
             raise
         finally:
-            self._target.truncate(len(self.history) - 1)
+            rolled_back = self._target.truncate(len(self.history) - 1)
+        if not rolled_back:
+            # Never met where llama.cpp's word on a model's memory was right; going on would be wrong text.
+            raise DecodeFailed("The model's memory did not take back rejected tokens. Use --method none.")
         return step

@@ -13,6 +13,7 @@ class TokenTexts(Protocol):
 
     size: int
     type: int
+    digest: str
 
     def text(self, token: int) -> str:
         """The token as the file spells it."""
@@ -25,6 +26,8 @@ def difference(target: TokenTexts, draft: TokenTexts) -> str | None:
     """
     if target.type != draft.type:
         return f"their tokenizers are of different kinds (types {target.type} and {draft.type})"
+    if target.digest == draft.digest:
+        return None
     if abs(target.size - draft.size) > MAX_PADDING:
         return f"they have {target.size:,} and {draft.size:,} tokens"
     for token in range(min(target.size, draft.size)):

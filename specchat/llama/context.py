@@ -219,7 +219,9 @@ class Context:
         return oldest <= max(0, length - self.model.n_swa)
 
     def rolls_back(self) -> bool:
-        """Try on an empty context whether its memory can forget a token; also brings the weights into memory."""
+        """Whether the memory can forget its latest tokens: a KV cache always can, a running state is tried."""
+        if not self.model.recurrent:
+            return True
         self.decode([0, 0], outputs=0)
         able = self.truncate(1)
         self.clear()

@@ -6,6 +6,7 @@ hundreds of thousands of strings and nobody here wants them.
 
 from __future__ import annotations
 
+import hashlib
 import mmap
 import os
 import struct
@@ -40,6 +41,8 @@ class Header:
     metadata: dict[str, Scalar]
     """Scalar values only."""
     array_lengths: dict[str, int]
+    vocabulary_digest: str
+    """Hash of the token texts as they stand in the file: equal for files of one vocabulary; empty without one."""
     n_tensors: int
     data_bytes: int
     """Bytes that the file must have, from its start to the end of its last tensor."""
@@ -100,18 +103,25 @@ def _read_array(cursor: _Cursor) -> int:
     return n
 
 
-def _read_metadata(cursor: _Cursor, n: int) -> tuple[dict[str, Scalar], dict[str, int]]:
+_TOKENS: Final = "tokenizer.ggml.tokens"
+
+
+def _read_metadata(cursor: _Cursor, n: int) -> tuple[dict[str, Scalar], dict[str, int], str]:
     scalars: dict[str, Scalar] = {}
     lengths: dict[str, int] = {}
+    digest = ""
     for _ in range(n):
         key, kind = cursor.string(), int(cursor.scalar("<I"))
         if kind == _STRING:
             scalars[key] = cursor.string()
         elif kind == _ARRAY:
+            start = cursor.at
             lengths[key] = _read_array(cursor)
+            if key == _TOKENS:
+                digest = hashlib.sha256(cursor.data[start : cursor.at]).hexdigest()
         else:
             scalars[key] = cursor.scalar(_SCALARS[kind])
-    return scalars, lengths
+    return scalars, lengths, digest
 
 
 def _tensor_end(cursor: _Cursor) -> int:
@@ -134,13 +144,13 @@ def _parse(data: mmap.mmap) -> Header:
     cursor.at = 4
     cursor.scalar("<I")  # version: llama.cpp names the ones it reads
     n_tensors, n_metadata = cursor.count(), cursor.count()
-    metadata, lengths = _read_metadata(cursor, n_metadata)
+    metadata, lengths, digest = _read_metadata(cursor, n_metadata)
     end = max((_tensor_end(cursor) for _ in range(n_tensors)), default=0)
     alignment = metadata.get("general.alignment", 32)
     if not isinstance(alignment, int) or alignment < 1:
         raise struct.error("the alignment is no number")
     start = -(-cursor.at // alignment) * alignment
-    return Header(metadata, lengths, n_tensors, start + end)
+    return Header(metadata, lengths, digest, n_tensors, start + end)
 
 
 def read_header(path: Path) -> Header:

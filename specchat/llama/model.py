@@ -78,6 +78,7 @@ class Model:
         self.recurrent: bool = bool(api.llama_model_is_recurrent(handle) or api.llama_model_is_hybrid(handle))
         self.vocab = Vocab(
             api.llama_model_get_vocab(handle),
+            digest=self.header.vocabulary_digest,
             adds_space_prefix=self.header.metadata.get("tokenizer.ggml.add_space_prefix", True) is not False,
         )
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import hashlib
-from functools import cached_property
 from typing import Any
 
 from specchat.llama.errors import LlamaError
@@ -17,11 +15,13 @@ _MAX_PIECE_BYTES = 512
 class Vocab:
     """Typed access to `llama_vocab`; valid as long as its model."""
 
-    def __init__(self, handle: Any, adds_space_prefix: bool) -> None:
+    def __init__(self, handle: Any, *, adds_space_prefix: bool, digest: str) -> None:
         self._api = library().api
         self._handle = handle
         self._pieces: dict[int, bytes] = {}
         self._adds_space_prefix = adds_space_prefix
+        self.digest = digest
+        """Equal for models that share all token texts."""
         self._buffer = ctypes.create_string_buffer(_MAX_PIECE_BYTES)
         self.size: int = self._api.llama_vocab_n_tokens(handle)
         self.type: int = self._api.llama_vocab_type(handle)
@@ -95,12 +95,3 @@ class Vocab:
     def eos_text(self) -> str:
         """EOS as the chat template spells it."""
         return self.text(self._api.llama_vocab_eos(self._handle))
-
-    @cached_property
-    def fingerprint(self) -> str:
-        """A hash of all token texts in order: equal for models that share a tokenizer."""
-        digest = hashlib.sha256()
-        for token in range(self.size):
-            digest.update(self._api.llama_vocab_get_text(self._handle, token) or b"")
-            digest.update(b"\0")
-        return digest.hexdigest()

@@ -104,15 +104,23 @@ def test_a_second_turn_reuses_the_first_ones_cache_and_reads_the_same(plain: Ses
     assert answers[0] == answers[1]
 
 
+class After:
+    """Says stop once it was asked `n` times."""
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+
+    def __call__(self) -> bool:
+        self.n -= 1
+        return self.n < 0
+
+
 def test_cancelled_and_asked_again_the_text_is_the_same(plain: Session) -> None:
     drafting = session(Method.DRAFT, 3)
     settings = AnswerSettings(GREEDY, max_tokens=40)
     expected = ids(plain, QUESTIONS[0], settings)
     for after in range(0, 12, 3):
-        asked = iter(range(1000))
-        turn = drafting.ask(
-            [Message(Role.USER, QUESTIONS[0])], settings, cancelled=lambda asked=asked, n=after: next(asked) >= n
-        )
+        turn = drafting.ask([Message(Role.USER, QUESTIONS[0])], settings, cancelled=After(after))
         for _ in turn:
             pass
         assert turn.answer.finish_reason is FinishReason.CANCELLED

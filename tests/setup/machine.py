@@ -14,12 +14,12 @@ from typing import Final
 REPOSITORY: Final = Path(__file__).resolve().parents[2]
 _TOOLS: Final = (
     *("bash", "env", "readlink", "dirname", "mkdir", "mktemp", "rm", "mv", "cp", "touch"),
-    *("cat", "grep", "sed", "cut", "tail", "sleep", "uname", "flock"),
+    *("cat", "grep", "awk", "sed", "cut", "tail", "sleep", "uname", "flock"),
 )
 
 _PYTHON: Final = r"""#!/usr/bin/env bash
 # Real for questions (-c, a script); `-m venv` and `-m pip` only write down what they were asked and pretend.
-bin=$(dirname "$0")
+bin=${0%/*}
 case "$1 $2" in
 "-m venv")
     rm -rf "$4"; mkdir -p "$4/bin"

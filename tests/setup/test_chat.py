@@ -108,16 +108,18 @@ def test_a_moved_checkout_is_set_up_anew(machine: Machine, tmp_path: Path) -> No
     assert machine.run("scripts/chat").stderr == ""
 
 
-def test_a_failed_build_names_the_log_and_shows_its_end(machine: Machine) -> None:
-    machine.hook("wheel", "for i in {1..50}; do echo line $i; done; echo 'error: no such thing' >&2; exit 1\n")
+def test_a_failed_build_names_the_log_and_shows_its_errors_and_its_end(machine: Machine) -> None:
+    noise = "for i in {1..50}; do echo line $i; done"
+    chatter = "echo '  note: This error is no problem of pip.'; echo 'ERROR: Failed to build one or more wheels'"
+    machine.hook("wheel", f"{noise}; echo 'a.cpp:1: error: no such thing' >&2; {noise}; {chatter}; exit 1\n")
     result = machine.run("scripts/chat")
     assert (result.returncode, result.stdout) == (1, "")
-    lines = result.stderr.splitlines()
     log = machine.checkout / ".venv" / "llama-build.log"
-    assert "could not be built" in lines[-9]
-    assert str(log) in lines[-9]
-    assert [line.strip() for line in lines[-2:]] == ["line 50", "error: no such thing"]
-    assert "line 1\n" in log.read_text()
+    sentence, *lines = result.stderr.splitlines()[-7:]
+    assert "could not be built" in sentence
+    assert str(log) in sentence
+    assert [line.strip() for line in lines] == ["a.cpp:1: error: no such thing", *(f"line {n}" for n in range(46, 51))]
+    assert "ERROR: Failed" in log.read_text()
     assert not list(machine.wheels.iterdir())
     machine.hook("wheel", "")
     assert machine.run("scripts/chat").returncode == 0

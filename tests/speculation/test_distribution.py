@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specchat.speculation.columns import COLUMNS
-from specchat.speculation.distribution import Distribution
+from specchat.speculation.distribution import Distribution, _first_above
 
 
 def sparse(**probs: float) -> Distribution:
@@ -74,6 +74,11 @@ def test_dense_sampling_gives_each_token_its_share_of_positions() -> None:
     assert {token: tokens.count(token) / 64 for token in held} == held
 
 
+def test_a_position_that_rounding_lifts_to_the_end_is_the_last_token_with_any_weight() -> None:
+    assert _first_above(np.array([0.0, 0.5, 1.0, 1.0]), 1.0) == 2
+    assert _first_above(np.array([0.0, 0.5, 1.0, 1.0]), 0.0) == 1
+
+
 def test_one_hot() -> None:
     certain = Distribution.one_hot(5)
     assert certain.sample(0.0) == certain.sample(math.nextafter(1, 0)) == certain.argmax() == 5
@@ -115,7 +120,7 @@ def test_a_residual_of_rounding_alone_leaves_p_itself() -> None:
     q = Distribution(np.array([0, 1]), np.array([1 / 3, 2 / 3]))
     assert p.residual(q) is p
     assert q.residual(p) is q
-    assert p.residual(sparse(t0=1 / 3 + 1e-5, t1=2 / 3 - 1e-5)).argmax() == 1
+    assert as_dict(p.residual(sparse(t0=1 / 3 + 1e-5, t1=2 / 3 - 1e-5))) == {1: 1}
 
 
 def test_residual_leaves_its_arguments_alone() -> None:
