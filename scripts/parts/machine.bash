@@ -77,7 +77,7 @@ first_that_runs() { # COMMAND...
 
 choose_compilers() { # sets $cc and $cxx
     if ! { cc=$(first_that_runs "${CC:-cc}" gcc clang) && cxx=$(first_that_runs "${CXX:-c++}" g++ clang++); }; then
-        die "llama.cpp is built here and needs a C and a C++ compiler: install them with \`$(apt_command build-essential)\`."
+        die "llama.cpp is built here and needs a C and a C++ compiler: install them with \`$(apt_command g++)\`."
     fi
 }
 

@@ -1,7 +1,7 @@
 """Rewrites a parsed chat template so that everything it does passes through the sandbox's counters.
 
 Jinja's sandbox intercepts calls, attributes and operators. What it does not see (loop steps, printed text, `~`, slices,
-literals, comparisons) is wrapped here in filters, whose names no template can spell outside a string.
+keys, comparisons) is wrapped here in filters, whose names no template can spell outside a string.
 """
 
 from __future__ import annotations
@@ -96,17 +96,14 @@ class _Meters(NodeTransformer):
             operand.expr = _through(READ, operand.expr)
         return node
 
-    def visit_List(self, node: nodes.List) -> nodes.Expr:  # noqa: N802
+    def visit_Pair(self, node: nodes.Pair) -> nodes.Pair:  # noqa: N802
         self.generic_visit(node)
-        return _through(READ, node)
-
-    def visit_Dict(self, node: nodes.Dict) -> nodes.Expr:  # noqa: N802
-        self.generic_visit(node)
-        return _through(READ, node)
+        node.key = _through(READ, node.key)
+        return node
 
     def visit_Tuple(self, node: nodes.Tuple) -> nodes.Expr:  # noqa: N802
         self.generic_visit(node)
-        # The target of a loop or an assignment is spelled as a tuple too.
+        # Tuples can be keys, and hashing one reads it to any depth. The target of a loop is spelled as a tuple too.
         return _through(READ, node) if node.ctx == "load" else node
 
     def visit_Getitem(self, node: nodes.Getitem) -> nodes.Expr:  # noqa: N802

@@ -113,8 +113,9 @@ class _Encoder:
 
     def add_ids(self, ids: list[int]) -> None:
         self._flush()
-        self._ids += ids
-        self._follows_text = bool(ids) and bool(self._vocabulary.piece(ids[-1]))
+        if ids:
+            self._ids += ids
+            self._follows_text = bool(self._vocabulary.piece(ids[-1]))
 
     def add_template(self, text: str, as_before: str = "") -> None:
         """Add the template's words: control tokens as such, what stands around them joined to the neighbours.

@@ -180,15 +180,20 @@ def test_thinking_is_passed_on_only_when_chosen(given: bool | None, seen: str) -
 
 def test_old_reasoning_is_given_to_the_template_but_never_as_its_own_words() -> None:
     source = "{% for m in messages %}<{{ m.reasoning_content|default('none') }}>{{ m.content }}{% endfor %}"
-    segments = _template(source).render([_user("Hi"), _assistant("Yes", reasoning="Hm")]).segments
+    segments = _template(source).render([_user("Hi"), _assistant("Yes", reasoning="Yes")]).segments
     assert [(s.text, s.is_content, s.is_whole) for s in segments] == [
         ("<none>", False, False),
         ("Hi", True, True),
         ("<", False, False),
-        ("Hm", True, False),
+        ("Yes", True, False),
         (">", False, False),
         ("Yes", True, True),
     ]
+
+
+def test_tags_on_lines_of_their_own_leave_no_space_behind() -> None:
+    source = "{% for m in messages %}\n    {% if true %}\n{{ m.content }}\n    {% endif %}\n{% endfor %}\n"
+    assert _template(source).render([_user("Hi"), _user("Bye")]).text == "Hi\nBye\n"
 
 
 def test_tojson_is_hugging_faces() -> None:
@@ -265,7 +270,17 @@ def test_content_stays_content_whatever_the_template_does_to_it(way: str) -> Non
 
 
 @pytest.mark.parametrize(
-    "way", ["{{ content.strip }}", "{{ [content.strip] }}", "{{ messages[0].items() }}", "{{ content|map('upper') }}"]
+    "way",
+    [
+        "{{ content.strip }}",
+        "{{ [content.strip] }}",
+        "{{ content.strip|string }}",
+        "{{ messages[0].items()|upper }}",
+        "{{ 'x' ~ content|map('upper') }}",
+        "{{ 'x'|replace('x', content.strip) }}",
+        "{{ '{}'.format(content.strip) }}",
+        "{{ [content.strip]|join }}",
+    ],
 )
 def test_what_hides_content_behind_an_object_is_not_printed(way: str) -> None:
     with pytest.raises(TemplateError, match="it prints a"):

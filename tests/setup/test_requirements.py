@@ -69,7 +69,7 @@ def test_a_missing_compiler_is_one_sentence(machine: Machine, missing: str) -> N
     machine.remove(missing)
     sentence = machine.refusal()
     assert "C and a C++ compiler" in sentence
-    assert "apt-get install build-essential" in sentence
+    assert "apt-get install g++" in sentence
 
 
 def test_compilers_that_are_named_do(machine: Machine) -> None:

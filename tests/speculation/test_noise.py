@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from specchat.speculation.columns import COLUMNS
 from specchat.speculation.distribution import Distribution
-from specchat.speculation.noise import GumbelNoise
+from specchat.speculation.noise import GumbelNoise, _exponential
 
 from . import chi_square
 
@@ -72,6 +72,11 @@ def test_rows_of_different_keys_share_nothing() -> None:
 def test_noise_is_finite_and_positive_for_the_smallest_keys() -> None:
     noise = GumbelNoise(0, 0).exponentials(0, np.arange(1000))
     assert 1e-5 < noise.min() < noise.max() < 20
+
+
+def test_noise_is_finite_and_positive_for_every_hash() -> None:
+    extremes = _exponential(np.array([0, 2**64 - 1], dtype=np.uint64))
+    assert extremes.tolist() == pytest.approx([53 * np.log(2), 2.0**-53])
 
 
 def test_noise_is_the_same_everywhere() -> None:

@@ -42,6 +42,7 @@ def check(logits: NDArray[np.float32], history: Sequence[int], params: SamplingP
     assert actual.probs.sum() == pytest.approx(1, abs=1e-5)
     if actual.ids is not None:
         assert (np.diff(actual.ids) > 0).all()
+        assert set(actual.ids.tolist()) == expected.keys()
 
 
 some_params = st.builds(
@@ -86,6 +87,7 @@ TRUNCATIONS = [
     replace(COOL, top_k=40, top_p=0.95, min_p=0.05),
     replace(COOL, top_k=7),
     replace(COOL, top_k=1000),
+    replace(COOL, top_k=3000),
     replace(COOL, top_k=10**6),
     replace(COOL, top_p=0.95),
     replace(COOL, top_p=0.9),
