@@ -3,7 +3,7 @@
 Templates come with downloaded files, and Jinja's sandbox guards names, not time or memory. A budget counts work
 instead of seconds, so that a template always ends the same way: every loop step and call costs, and so does every
 character or item that is built, compared or printed. No single operation makes more than was paid for, so the
-budget bounds time and memory together: about a second and 100 MB for a short conversation, and for a long one
+budget bounds time and memory together: about a second and 50 MB for a short conversation, and for a long one
 what templates that look back over all messages, or collect their output in a variable, honestly need. It does not
 bound the clock (a slower machine takes longer) nor the compilation, whose input is limited in length instead.
 """
@@ -17,7 +17,7 @@ from specchat.chat.marked_text import MarkedText
 
 # One unit is about one character.
 _STEP, _CALL, _MARK, _ITEM = 50, 200, 50, 8
-_BASE = 400_000 * _STEP
+_BASE = 200_000 * _STEP
 # Measured on 70 published templates: reading costs at most a tenth of this, the quadratic terms under half.
 _PER_CHARACTER = 100
 _PER_CHARACTER_AND_MESSAGE = 2
@@ -51,17 +51,18 @@ class WorkBudget:
 
     def read(self, value: Any) -> None:
         """Pay for an operation that looks at all of `value`, whatever it holds at whatever depth."""
-        if isinstance(value, dict):
-            self.spend(_STEP * len(value))
-            for key, item in value.items():
-                self.read(key)
-                self.read(item)
-        elif isinstance(value, list | tuple):
-            self.spend(_STEP * len(value))
-            for item in value:
-                self.read(item)
-        else:
-            self.hold(value)
+        waiting = [value]
+        while waiting:
+            item = waiting.pop()
+            if isinstance(item, dict):
+                self.spend(_STEP * len(item))
+                waiting += item.keys()
+                waiting += item.values()
+            elif isinstance(item, list | tuple):
+                self.spend(_STEP * len(item))
+                waiting += item
+            else:
+                self.hold(item)
 
     def hold(self, value: Any) -> None:
         """Pay for a new value whose members, if it has any, existed before."""

@@ -17,7 +17,7 @@ _GROW = "{{% set ns = namespace(x={0}) %}}{{% for i in range(60) %}}{{% set ns.x
 _TUPLE = "{% set big = (1,) * 100000 %}{% for i in range(99999) %}"
 # Work that costs nothing by itself: only the size of the body that holds it counts.
 _STEADY = ("{% set y = " + "1 + " * 20 + "1 %}") * 40
-_BIG = "{% set big = 'a' * 1000000 %}{% set other = 'b' * 1000000 %}{% for i in range(99999) %}"
+_BIG = "{% set big = 'a' * 500000 %}{% set other = 'b' * 500000 %}{% for i in range(99999) %}"
 
 
 def _render(source: str) -> str:
@@ -80,7 +80,7 @@ def test_nothing_outside_the_conversation_is_in_reach(source: str) -> None:
         "{% macro f() %}{% for i in range(99999) %}{% set x = caller() %}{% endfor %}{% endmacro %}{% call f() %}"
         + _STEADY
         + "{% endcall %}",
-        "{{ ('a ' * 400000).split()|length }}",
+        "{{ ('a ' * 200000).split()|length }}",
         _GROW.format("{}", "{'a': ns.x, 'b': ns.x}"),
         _GROW.format("{}", "dict(a=ns.x, b=ns.x)"),
         _GROW.format("3", "ns.x * ns.x"),

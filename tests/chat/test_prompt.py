@@ -62,6 +62,11 @@ def test_without_control_tokens_in_contents_the_ids_are_the_native_ones(name: st
     assert encode(rendered.segments, vocabulary) == expected
 
 
+def test_text_on_both_sides_of_a_border_is_tokenised_in_one_go(toy: ToyVocabulary) -> None:
+    segments = [Segment("<|im_start|>\n"), Segment("\nx\n", _user("\nx\n"), True), Segment("\n<|im_end|>\n")]
+    assert toy.spell(encode(segments, toy)) == ["<|im_start|>", "\n\n", "x", "\n\n", "<|im_end|>", "\n"]
+
+
 @pytest.mark.parametrize(
     ("source", "adds_bos", "count"),
     [
