@@ -21,7 +21,7 @@ lock() { # FILE DESCRIPTOR, WHAT TO SAY WHEN IT IS TAKEN
         if ((status != 1)); then return; fi # locked, or a file system that can't lock
         if [[ -z $told ]]; then say "$2"; fi
         told=yes
-        sleep 0.5
+        sleep 0.2
     done
 }
 
@@ -61,7 +61,7 @@ follow() { # LABEL, LOG
             told=$((percent / 10 * 10))
             say "$1: $told % ($elapsed)"
         fi
-        if ((SECONDS - began > 1)); then sleep 0.5; else sleep 0.05; fi
+        if ((SECONDS - began > 1)); then sleep 0.5; else sleep 0.02; fi
     done
     exec 7<&-
     show ''

@@ -18,7 +18,7 @@ _TOOLS: Final = (
 )
 
 _PYTHON: Final = r"""#!/usr/bin/env bash
-# Real for questions (-c, a script); `-m venv` and `-m pip` only write down what they were asked and pretend.
+# Writes down what pip was asked, and pretends; only the wheel's key is worked out by a real Python.
 bin=${0%/*}
 case "$1 $2" in
 "-m venv")
@@ -30,6 +30,7 @@ case "$1 $2" in
     shift 2
     [[ $1 == --version ]] && exit
     echo "pip $*" >>"$CALLS"
+    cat # stdin is not pip's to read
     [[ -r $HOOKS/$1 ]] && source "$HOOKS/$1"
     if [[ $1 == wheel ]]; then
         while [[ $1 != --wheel-dir ]]; do shift; done
@@ -39,7 +40,8 @@ case "$1 $2" in
         for tool in specchat ruff mypy lint-imports pytest; do cp "$HOOKS/tool" "$bin/$tool"; done
     fi
     ;;
-"-c import llama_cpp") ;;
+"-c import sys; print"*) echo 3.12 ;;
+*ensurepip* | "-c import llama_cpp") ;;
 *) exec "$REAL_PYTHON" -IS "$@" ;;
 esac
 """
@@ -47,7 +49,7 @@ esac
 _TOOL: Final = r"""#!/usr/bin/env bash
 name=${0##*/}
 echo "$name $*" >>"$CALLS"
-[[ $name != specchat ]] || { printf '<%s>' "$@"; cat; }
+[[ $name != specchat ]] || { printf '<%s>' "$@"; cat; pwd >"$HOME/called-from"; }
 [[ ${FAILING:-} != "$name" ]] || exit "$FAILING_CODE"
 """
 

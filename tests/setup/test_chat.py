@@ -18,6 +18,7 @@ def test_the_first_call_builds_installs_and_answers(machine: Machine) -> None:
     assert (result.returncode, result.stdout) == (0, "<two words><*><>piped\n"), result.stderr
     assert "building llama.cpp" in result.stderr
     assert "minutes" in result.stderr
+    assert (machine.home / "called-from").read_text().strip() == str(machine.home)
     build, wheel, editable, specchat = machine.calls()
     assert "--no-cache-dir" in build
     assert "--no-binary llama-cpp-python" in build
@@ -166,7 +167,7 @@ def _stop_during(machine: Machine, verb: str, number: signal.Signals, code: int)
 
 
 def test_two_calls_at_once_do_the_work_once(machine: Machine) -> None:
-    machine.hook("wheel", "sleep 0.5\n")
+    machine.hook("wheel", "sleep 0.2\n")
     both = [machine.start("scripts/chat", name) for name in ("one", "two")]
     assert [process.communicate(timeout=60)[0] for process in both] == ["<one>", "<two>"]
     verbs = [" ".join(call.split()[:2]) for call in machine.calls() if call.startswith("pip")]
@@ -175,7 +176,7 @@ def test_two_calls_at_once_do_the_work_once(machine: Machine) -> None:
 
 def test_two_checkouts_at_once_build_once(machine: Machine, tmp_path: Path) -> None:
     machine.check_out(tmp_path / "second")
-    machine.hook("wheel", "sleep 0.5\n")
+    machine.hook("wheel", "sleep 0.2\n")
     both = [machine.start(directory / "scripts" / "chat") for directory in (machine.checkout, tmp_path / "second")]
     for process in both:
         _, err = process.communicate(timeout=60)
@@ -195,7 +196,7 @@ def test_a_build_without_flock_works(machine: Machine) -> None:
 
 
 def test_progress_is_plain_lines_when_nobody_watches(machine: Machine) -> None:
-    machine.hook("wheel", "echo '  [7/20] c++'; sleep 1\n")
+    machine.hook("wheel", "echo '  [7/20] c++'; sleep 0.3\n")
     result = machine.run("scripts/chat")
     assert "building llama.cpp: 30 % (0:0" in result.stderr
     assert "\r" not in result.stderr
