@@ -15,6 +15,12 @@ class Method(StrEnum):
 
     NONE = "none"
     DRAFT = "draft"
+    EARLY_EXIT = "early-exit"
+    LAYER_SKIP = "layer-skip"
+    REST = "rest"
+    PROMPT_LOOKUP = "prompt-lookup"
+    SUFFIX = "suffix"
+    LOOKAHEAD = "lookahead"
 
 
 class Drafter(Protocol):
