@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import platformdirs
+
 from specchat.catalogue.entries import Catalogue, CutFromTarget, Entry
 from specchat.catalogue.errors import CatalogueError, ModelUnavailable
 from specchat.catalogue.locate import locate
+from specchat.catalogue.preferences import read_preferences
 from specchat.chat.message import Message
 from specchat.chat.prompt import PromptBuilder
 from specchat.chat.template import ChatTemplate
 from specchat.chat.turn import StopStrings, Turn
 from specchat.drafters.base import Method
-from specchat.drafters.layer_skip import cut_draft, draft_directory
+from specchat.drafters.layer_skip import cut_draft, default_layer_set, draft_directory, stored_layer_set
 from specchat.engine.engine import Engine
-from specchat.engine.settings import DEFAULT_DRAFT_TOKENS, AnswerSettings, EngineSettings, SettingsError
-from specchat.llama.context import KVType
+from specchat.engine.settings import AnswerSettings, EngineSettings, SettingsError
+from specchat.engine.speed import speed_of
+from specchat.llama.context_params import KVType
 from specchat.llama.devices import DeviceMemory, device_memory
 from specchat.llama.errors import LlamaError
 from specchat.speculation.params import SamplingParams
 
+_A_LOSS, _LONG_ENOUGH = 0.97, 32
+"""A fixed choice is called a loss below this speed-up, over at least so many tokens."""
 DEFAULT_MODEL = "demo"
 NO_DRAFT = "none"
 
@@ -42,16 +49,20 @@ class ModelRequest:
     threads: int | None = None
     gpu_layers: int = -1
     kv_type: KVType = KVType.F16
+    past_text: bool = True
+    """Whether text of past conversations may be drafted from, where the user's settings keep it."""
 
     def __post_init__(self) -> None:
-        drafts = self.method not in (None, Method.NONE)
+        with_model = self.method is Method.DRAFT
         if self.method is Method.NONE and self.draft not in (None, NO_DRAFT):
             raise SettingsError("--method none decodes plainly, but --draft names a draft model: use one of the two.")
         if self.method is Method.NONE and self.draft_tokens:
             raise SettingsError(
                 "--method none decodes plainly, but --draft-tokens asks for drafts: use one of the two."
             )
-        if drafts and self.draft == NO_DRAFT:
+        if self.method not in (None, Method.NONE, Method.DRAFT, Method.AUTO) and self.draft not in (None, NO_DRAFT):
+            raise SettingsError(f"--method {self.method} drafts without a second model, but --draft names one.")
+        if with_model and self.draft == NO_DRAFT:
             raise SettingsError(f"--method {self.method} drafts with a model, but --draft none forbids one.")
 
 
@@ -63,14 +74,33 @@ class Session:
     engine: Engine
     notes: list[str]
     """Sentences for the user about what could not be done as asked."""
+    id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    """Names the conversation where its text is kept."""
     builder: PromptBuilder = field(init=False)
+    _loss_said: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         template = ChatTemplate(self.engine.model.chat_template, self.engine.vocab)
         self.builder = PromptBuilder(template, self.engine.vocab)
-        self.notes += self.engine.notes
         if template.note:
             self.notes.append(template.note)
+
+    def take_notes(self) -> list[str]:
+        """What there is to say that was not said before."""
+        notes, self.notes = self.notes, []
+        return notes + self.engine.take_notes()
+
+    def finish(self, turn: Turn) -> None:
+        """Take leave of an answer: let later ones draft from it, and say so if a fixed choice made it slower."""
+        self.engine.remember(self.id, turn.answer.transcript)
+        settings, figures = self.engine.settings, speed_of(self.engine, turn.answer)
+        slower = figures.speedup is not None and figures.speedup < _A_LOSS
+        if slower and len(turn.answer.token_ids) >= _LONG_ENOUGH and settings.draft_tokens and not self._loss_said:
+            self._loss_said = True
+            self.notes.append(
+                f"--method {self.engine.method} -k {settings.draft_tokens} was slower here than plain decoding "
+                f"({figures.tok_s:.1f} against {figures.plain_tok_s:.1f} tok/s). Without -k, specchat decides."
+            )
 
     def sampling(self, chosen: Mapping[str, object]) -> SamplingParams:
         """The sampler chain: what the user chose, over the entry's defaults, over the program's.
@@ -118,32 +148,57 @@ def open_session(request: ModelRequest, catalogue: Catalogue | None = None) -> S
     notes: list[str] = []
     target = locate(entry.target)
     draft = _draft(request, entry, catalogue, target, notes)
+    method = _method(request, entry, draft)
     settings = EngineSettings(
         target=target,
         draft=draft,
-        method=_method(request, draft),
-        draft_tokens=DEFAULT_DRAFT_TOKENS if request.draft_tokens is None else request.draft_tokens,
+        method=method,
+        draft_tokens=request.draft_tokens,
         context=request.context or entry.context,
         threads=request.threads,
         gpu_layers=request.gpu_layers,
         kv_type=request.kv_type,
+        past_text=past_text_directory() if request.past_text and read_preferences().remember else None,
     )
     return Session(entry, Engine(settings), notes)
 
 
-def _method(request: ModelRequest, draft: Path | None) -> Method:
-    if draft is None or request.draft_tokens == 0:
+def past_text_directory() -> Path:
+    """Where the suffix method keeps the token ids of past conversations."""
+    return Path(platformdirs.user_data_path("specchat", appauthor=False)) / "suffix"
+
+
+def _method(request: ModelRequest, entry: Entry, draft: Path | None) -> Method:
+    if request.draft_tokens == 0:
         return Method.NONE
-    return request.method or Method.DRAFT
+    if request.method in (Method.DRAFT, Method.LAYER_SKIP) and draft is None:
+        # It could not be written, which a note says.
+        return Method.NONE
+    if request.method is None and request.draft_tokens:
+        # A fixed depth is one drafter's: the draft model's, else that of text already seen.
+        return Method.DRAFT if draft is not None else Method.SUFFIX
+    return request.method or _preferred(entry)
+
+
+def _preferred(entry: Entry) -> Method:
+    try:
+        return Method(entry.method or Method.AUTO)
+    except ValueError:
+        known = ", ".join(method.value for method in Method)
+        raise CatalogueError(f"The catalogue's [{entry.id}] has method {entry.method!r}; there are: {known}.") from None
 
 
 def _draft(request: ModelRequest, entry: Entry, catalogue: Catalogue, target: Path, notes: list[str]) -> Path | None:
-    if request.method is Method.NONE or request.draft == NO_DRAFT or request.draft_tokens == 0:
+    if request.draft_tokens == 0 or request.method not in (None, Method.AUTO, Method.DRAFT, Method.LAYER_SKIP):
+        return None
+    if request.method is Method.LAYER_SKIP:
+        return _cut(target, _layer_set(target, entry), notes)
+    if request.draft == NO_DRAFT:
         return None
     if request.draft is not None:
         return locate(catalogue.find(request.draft).target)
     if isinstance(entry.draft, CutFromTarget):
-        return _cut(target, entry.draft, notes)
+        return _cut(target, entry.draft.drop_layers, notes)
     if entry.draft is not None:
         return locate(entry.draft)
     if request.method is Method.DRAFT:
@@ -151,9 +206,17 @@ def _draft(request: ModelRequest, entry: Entry, catalogue: Catalogue, target: Pa
     return None
 
 
-def _cut(target: Path, draft: CutFromTarget, notes: list[str]) -> Path | None:
+def _layer_set(target: Path, entry: Entry) -> Sequence[int]:
+    """The layers to skip: what a calibration found, else what the catalogue says, else a guess by position."""
+    found = stored_layer_set(target)
+    if found is None and isinstance(entry.draft, CutFromTarget):
+        return entry.draft.drop_layers
+    return default_layer_set(target) if found is None else found
+
+
+def _cut(target: Path, layers: Sequence[int], notes: list[str]) -> Path | None:
     try:
-        return cut_draft(target, draft.drop_layers)
+        return cut_draft(target, layers)
     except (OSError, LlamaError) as error:
         # The answer is the same without a draft, only slower: worth a word, not a refusal.
         reason = error.strerror if isinstance(error, OSError) else str(error)

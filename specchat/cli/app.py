@@ -9,9 +9,12 @@ from typing import Annotated
 import typer
 
 from specchat import __version__
+from specchat.cli.default_command import ASK, AskByDefault, AskCommand
 from specchat.cli.environment import Environment
+from specchat.cli.rest import rest
 
 app = typer.Typer(
+    cls=AskByDefault,
     add_completion=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -24,6 +27,13 @@ class MethodName(StrEnum):
 
     NONE = "none"
     DRAFT = "draft"
+    EARLY_EXIT = "early-exit"
+    LAYER_SKIP = "layer-skip"
+    REST = "rest"
+    PROMPT_LOOKUP = "prompt-lookup"
+    SUFFIX = "suffix"
+    LOOKAHEAD = "lookahead"
+    AUTO = "auto"
 
 
 class AcceptName(StrEnum):
@@ -56,7 +66,7 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.command()
+@app.command(ASK, cls=AskCommand, hidden=True)
 def ask(
     context: typer.Context,
     prompt: Annotated[list[str] | None, typer.Argument(help="What to ask; piped input goes before it.")] = None,
@@ -66,9 +76,10 @@ def ask(
     draft: Annotated[
         str | None, typer.Option("-d", "--draft", help="Draft model: id or path; 'none' for no draft model.")
     ] = None,
-    method: Annotated[MethodName | None, typer.Option("--method", help="How drafts are made.")] = None,
+    method: Annotated[MethodName | None, typer.Option("--method", help="How drafts are made [auto].")] = None,
     draft_tokens: Annotated[
-        int | None, typer.Option("-k", "--draft-tokens", metavar="N", help="Tokens drafted a step, 0 to 64 [3].")
+        str | None,
+        typer.Option("-k", "--draft-tokens", metavar="N", help="Tokens drafted a step, 0 to 64 or auto [auto]."),
     ] = None,
     accept: Annotated[
         AcceptName | None,
@@ -115,3 +126,52 @@ def ask(
 
     environment: Environment = context.obj
     raise typer.Exit(run_question(context.params, environment))
+
+
+class CalibratedName(StrEnum):
+    """The methods that can be fitted to a model."""
+
+    EARLY_EXIT = "early-exit"
+    LAYER_SKIP = "layer-skip"
+
+
+@app.command("calibrate")
+def calibrate(
+    context: typer.Context,
+    model: Annotated[str, typer.Argument(help="Catalogue id or path to a .gguf file.")] = "demo",
+    method: Annotated[
+        CalibratedName, typer.Option("--method", help="What to fit to the model.")
+    ] = CalibratedName.EARLY_EXIT,
+    exits: Annotated[
+        list[int] | None, typer.Option("--exit", metavar="E", help="Try leaving after layer E (repeatable).")
+    ] = None,
+    threads: Annotated[int | None, typer.Option(help="Compute threads [physical cores].")] = None,
+    gpu_layers: Annotated[int, typer.Option(help="Layers on the GPU; -1: all.")] = -1,
+) -> None:
+    """Fit a model to drafting for itself: minutes of its own text, kept in the cache."""
+    from specchat.cli.calibrate import calibrate_model
+    from specchat.cli.outcome import outcome
+
+    environment: Environment = context.obj
+
+    raise typer.Exit(
+        outcome(
+            lambda: calibrate_model(
+                environment, model, method.value, exits=exits or (), threads=threads, gpu_layers=gpu_layers
+            ),
+            environment,
+        )
+    )
+
+
+@app.command("config")
+def config(context: typer.Context) -> None:
+    """Show where things lie and what is set."""
+    from specchat.cli.config import show_config
+    from specchat.cli.outcome import outcome
+
+    environment: Environment = context.obj
+    raise typer.Exit(outcome(lambda: show_config(environment), environment))
+
+
+app.add_typer(rest, name="rest")

@@ -78,11 +78,14 @@ class Ask:
             try:
                 if self.interrupts.exit_code is not None:
                     return self.interrupts.exit_code
-                for note in session.notes:
-                    self.diagnostics.note(note)
+                self._say_notes(session)
                 return self._answer(session, messages)
             finally:
                 session.close()
+
+    def _say_notes(self, session: Session) -> None:
+        for note in session.take_notes():
+            self.diagnostics.note(note)
 
     def _messages(self) -> list[Message]:
         question = self.question
@@ -142,6 +145,8 @@ class Ask:
         self.diagnostics.end_progress()
         self.diagnostics.end_reasoning()
         output.end(figures)
+        session.finish(turn)
+        self._say_notes(session)
         lossy = accept is AcceptanceMode.TYPICAL
         if self._wants_statistics() or (lossy and not self.question.quiet):
             self.diagnostics.statistics(statistics_line(session, turn, accept))

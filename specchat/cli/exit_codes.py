@@ -30,12 +30,14 @@ def exit_code_of(error: Exception) -> ExitCode | None:
     from specchat.engine.engine import PromptTooLong, VocabularyMismatch
     from specchat.engine.settings import SettingsError
     from specchat.llama.errors import DoesNotFit, LlamaError, ModelUnusable
+    from specchat.retrieval.errors import DatastoreError
 
     # The first match counts: special kinds stand before the general ones.
     codes: tuple[tuple[type[Exception], ExitCode], ...] = (
         (UsageError, ExitCode.USAGE),
         (SettingsError, ExitCode.USAGE),
         (CatalogueError, ExitCode.USAGE),
+        (DatastoreError, ExitCode.USAGE),
         (VocabularyMismatch, ExitCode.USAGE),
         (ModelUnavailable, ExitCode.MODEL_UNAVAILABLE),
         (ModelUnusable, ExitCode.MODEL_UNAVAILABLE),

@@ -1,22 +1,18 @@
-"""From parsed options to a question, and from whatever happens to an exit code."""
+"""From parsed options to a question."""
 
 from __future__ import annotations
 
-import os
-import traceback
 from collections.abc import Mapping
 from typing import Any
 
 from specchat.chat.session import ModelRequest
 from specchat.cli.ask import Ask, Format, Question
-from specchat.cli.diagnostics import Diagnostics
 from specchat.cli.environment import Environment
-from specchat.cli.exit_codes import ExitCode, UsageError, exit_code_of
-from specchat.cli.output import ReaderClosed
+from specchat.cli.exit_codes import ExitCode, UsageError
+from specchat.cli.outcome import outcome
 from specchat.drafters.base import Method
 from specchat.engine.settings import AnswerSettings
-from specchat.llama.context import KVType
-from specchat.llama.library import NativeLog
+from specchat.llama.context_params import KVType
 from specchat.speculation.acceptance import AcceptanceMode
 from specchat.speculation.params import SamplingParams
 
@@ -29,39 +25,7 @@ _THINKING = {"on": True, "off": False, "auto": None}
 
 def run_question(options: Mapping[str, Any], environment: Environment) -> ExitCode:
     """Answer, or say on stderr in one sentence why not."""
-    diagnostics = Diagnostics(environment)
-    try:
-        return Ask(question(options), environment).run()
-    except ReaderClosed:
-        _discard_output()
-        return ExitCode.READER_CLOSED
-    except KeyboardInterrupt:
-        return ExitCode.INTERRUPTED
-    except Exception as error:
-        code = exit_code_of(error)
-        diagnostics.error(str(error) if code is not None else _fault(error))
-        return code or ExitCode.ENGINE
-
-
-def _fault(error: Exception) -> str:
-    """A sentence for a fault of the program; the traceback, which holds no text of the user, goes to a file."""
-    sentence = f"this is a fault in specchat ({type(error).__name__})."
-    path = NativeLog.path().with_name("fault.log")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        frames = traceback.format_tb(error.__traceback__)
-        path.write_text(f"{type(error).__name__}\n{''.join(frames)}", encoding="utf-8")
-    except OSError:
-        return sentence
-    return f"{sentence} What led to it is in {path}."
-
-
-def _discard_output() -> None:
-    """Let the interpreter's last flush of stdout go nowhere instead of failing aloud."""
-    try:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    except OSError:
-        return
+    return outcome(lambda: Ask(question(options), environment).run(), environment)
 
 
 def question(options: Mapping[str, Any]) -> Question:
@@ -97,12 +61,22 @@ def _request(options: Mapping[str, Any]) -> ModelRequest:
         model=options["model"],
         draft=options["draft"],
         method=Method(options["method"]) if options["method"] else None,
-        draft_tokens=options["draft_tokens"],
+        draft_tokens=_draft_tokens(options["draft_tokens"]),
         context=options["ctx"],
         threads=options["threads"],
         gpu_layers=options["gpu_layers"],
         kv_type=_KV_TYPES[options["kv"]],
     )
+
+
+def _draft_tokens(value: str | None) -> int | None:
+    """The number given; None for auto."""
+    if value in (None, "auto"):
+        return None
+    try:
+        return int(value or "")
+    except ValueError:
+        raise UsageError(f"--draft-tokens is {value!r}, but it must be a number from 0 to 64, or auto.") from None
 
 
 def _refuse_contradictions(options: Mapping[str, Any]) -> None:

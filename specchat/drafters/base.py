@@ -21,6 +21,7 @@ class Method(StrEnum):
     PROMPT_LOOKUP = "prompt-lookup"
     SUFFIX = "suffix"
     LOOKAHEAD = "lookahead"
+    AUTO = "auto"
 
 
 class Drafter(Protocol):

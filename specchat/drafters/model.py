@@ -50,15 +50,15 @@ class ModelDrafter:
     and the bonus) goes through in the next proposal's first pass.
     """
 
-    method = Method.DRAFT
-
     def __init__(
         self,
         context: DraftContext,
         shared_vocabulary: int,
         is_end_of_generation: Callable[[int], bool],
         cancelled: Callable[[], bool] = lambda: False,
+        method: Method = Method.DRAFT,
     ) -> None:
+        self.method = method
         self._context = context
         self._shared_vocabulary = shared_vocabulary
         self._is_end = is_end_of_generation
@@ -77,6 +77,12 @@ class ModelDrafter:
         missing = self._ids[len(self._context.tokens) : -1]
         if missing and self._follows(self._ids):
             self._context.prefill(missing, cancelled=self._cancelled)
+
+    def missing(self, ids: Sequence[int]) -> int:
+        """Tokens that `begin(ids)` would read into the cache."""
+        held, end = self._context.tokens, min(len(self._context.tokens), len(ids) - 1)
+        same = held[:end] == list(ids[:end])
+        return len(ids) - 1 - (end if same else next(i for i in range(end) if held[i] != ids[i]))
 
     def _follows(self, ids: Sequence[int]) -> bool:
         """Whether the draft can read `ids`: two vocabularies may differ in padding at their end."""

@@ -46,6 +46,11 @@ class Answer:
         return self._loop.metrics
 
     @property
+    def transcript(self) -> list[int]:
+        """The prompt's token ids and those emitted so far."""
+        return self._loop.history
+
+    @property
     def token_ids(self) -> list[int]:
         """Every token emitted so far, the one that ended the answer included."""
         return self._loop.history[self.timings.prompt_tokens :]

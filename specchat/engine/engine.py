@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+from specchat.drafters.auto import AutoDrafter
 from specchat.drafters.base import Drafter, Method, NoDrafter
-from specchat.drafters.model import ModelDrafter, keep_common_prefix
+from specchat.drafters.model import keep_common_prefix
 from specchat.engine.answer import Answer, Timings
+from specchat.engine.drafting import Drafting, VocabularyMismatch
 from specchat.engine.loop import Loop
-from specchat.engine.settings import DEFAULT_CONTEXT, AnswerSettings, EngineSettings
+from specchat.engine.settings import AnswerSettings, EngineSettings, SettingsError
 from specchat.engine.stopping import FinishReason, StopRule, Unwatched, Watcher
-from specchat.engine.vocabularies import difference
-from specchat.llama.context import Context, ContextParams
+from specchat.llama.context import Context
 from specchat.llama.errors import LlamaError, PrefillCancelled
 from specchat.llama.model import Model
 from specchat.llama.threads import usable_threads
@@ -22,12 +22,7 @@ from specchat.speculation.acceptance import acceptance_rule
 from specchat.speculation.sampler import Sampler
 from specchat.speculation.step import Step
 
-_DRAFT_UBATCH = 128
-"""The draft reads its prompt in smaller pieces: a fourth of the compute buffer, at no loss of speed."""
-
-
-class VocabularyMismatch(LlamaError):
-    """A draft that can't draft for the target; the message says why."""
+__all__ = ["Engine", "PromptTooLong", "VocabularyMismatch"]
 
 
 class PromptTooLong(LlamaError):
@@ -37,21 +32,25 @@ class PromptTooLong(LlamaError):
 class Engine:
     """A target model and a way to draft for it.
 
-    Raises what `Model` and `Context` raise, and VocabularyMismatch. `notes` are sentences for the user about what
-    could not be done as asked.
+    Raises what `Model` and `Context` raise, and VocabularyMismatch.
     """
 
     def __init__(self, settings: EngineSettings) -> None:
         started = time.perf_counter()
         self.settings = settings
-        self.notes: list[str] = []
-        self._threads = settings.threads or usable_threads()
+        self._notes: list[str] = []
+        self._said: set[str] = set()
         self._cancelled: Callable[[], bool] = lambda: False
         self._open: list[Model | Context] = []
+        self.drafter: Drafter = NoDrafter()
         try:
-            self.model = self._load(settings.target)
-            self.target = self._target_context()
-            self.drafter = self._drafter()
+            self.model = Model(settings.target, gpu_layers=settings.gpu_layers)
+            self._open.append(self.model)
+            threads = settings.threads or usable_threads()
+            self._drafting = Drafting(settings, self.model, threads, self._open, self._notes)
+            self.target = self._drafting.target_context()
+            self.drafter = self._drafting.drafter(self.target, lambda: self._cancelled())
+            self._plain_rate = self._drafting.plain_rate()
         except BaseException:
             self.close()
             raise
@@ -70,64 +69,46 @@ class Engine:
     @property
     def draft_name(self) -> str | None:
         """The draft model's file name; None where no model drafts."""
-        draft = self.settings.draft
-        return draft.name if draft is not None and self.method is Method.DRAFT else None
+        return self._drafting.draft_name
 
-    def _load(self, path: Path) -> Model:
-        model = Model(path, gpu_layers=self.settings.gpu_layers)
-        self._open.append(model)
-        return model
+    @property
+    def drafts_with(self) -> str:
+        """The method, and what it drafts from where that has a name."""
+        name = getattr(self.drafter, "name", None)
+        return name if isinstance(name, str) else self.method.value
 
-    def _context(self, model: Model, params: ContextParams) -> Context:
-        context = Context(model, params)
-        self._open.append(context)
-        return context
+    @property
+    def choices(self) -> Mapping[str, int]:
+        """Steps by the reason of their choice, where drafter and depth are chosen; empty elsewhere."""
+        drafter = self.drafter
+        return {why.value: n for why, n in drafter.why.items()} if isinstance(drafter, AutoDrafter) else {}
 
-    def _target_context(self) -> Context:
-        settings = self.settings
-        trained = self.model.n_ctx_train or DEFAULT_CONTEXT
-        drafts = settings.method is not Method.NONE
-        params = ContextParams(
-            n_ctx=settings.context or min(trained, DEFAULT_CONTEXT),
-            n_outputs_max=settings.draft_tokens + 1 if drafts else 1,
-            threads=self._threads,
-            n_rs_seq=settings.draft_tokens if drafts and self.model.recurrent else 0,
-            kv_type=settings.kv_type,
-        )
-        return self._context(self.model, params)
+    @property
+    def draft_bytes(self) -> int:
+        """Memory of the drafter's own weights; 0 where it has none."""
+        extra = getattr(self.drafter, "extra_bytes", None)
+        if isinstance(extra, int):
+            return extra
+        return sum(model.size_bytes for model in self._open if isinstance(model, Model) and model is not self.model)
 
-    def _drafter(self) -> Drafter:
-        settings = self.settings
-        if settings.method is Method.NONE or settings.draft_tokens == 0:
-            return NoDrafter()
-        if not self.target.rolls_back():
-            self.notes.append(
-                f"{self.model.name} keeps a running state that can't be rolled back, so nothing is drafted for it: "
-                "it decodes plainly."
-            )
-            return NoDrafter()
-        if settings.draft is None:
-            raise LlamaError("Drafting with a model needs one: name it with --draft, or use --method none.")
-        return self._model_drafter(settings.draft)
+    def plain_tok_s(self, context: int) -> float | None:
+        """Tokens a second of plain decoding after `context` tokens, as measured here; None where it never was."""
+        return self._plain_rate.baseline.tok_s(context)
 
-    def _model_drafter(self, path: Path) -> Drafter:
-        draft = self._load(path)
-        why = difference(self.vocab, draft.vocab)
-        if why is not None:
-            raise VocabularyMismatch(
-                f"{draft.name} can't draft for {self.model.name}: {why}. Choose a draft of the same family."
-            )
-        params = ContextParams(n_ctx=self.target.n_ctx, n_outputs_max=1, threads=self._threads, n_ubatch=_DRAFT_UBATCH)
-        context = self._context(draft, params)
-        if not context.rolls_back():
-            self.notes.append(f"{draft.name} can't take back rejected tokens, so it can't draft: decoding plainly.")
-            return NoDrafter()
-        return ModelDrafter(
-            context,
-            shared_vocabulary=min(self.vocab.size, draft.vocab.size),
-            is_end_of_generation=self.vocab.is_end_of_generation,
-            cancelled=lambda: self._cancelled(),
-        )
+    def take_notes(self) -> list[str]:
+        """What there is to say that was not said before; some is known only after an answer."""
+        notes, self._notes[:] = list(self._notes), []
+        for source in (self.drafter, self._drafting.past_text):
+            for sentence in _sentences_of(source):
+                if sentence not in self._said:
+                    notes.append(sentence)
+        self._said.update(notes)
+        return notes
+
+    def remember(self, conversation_id: str, ids: Sequence[int]) -> None:
+        """Keep the text of a conversation for later ones to draft from, where the settings allow it."""
+        if self._drafting.past_text is not None:
+            self._drafting.past_text.add(conversation_id, ids)
 
     def answer(
         self,
@@ -140,25 +121,35 @@ class Engine:
     ) -> Answer:
         """Write an answer to the token ids `prompt`; nothing is computed before the first step is asked for.
 
-        `progress` hears (tokens read, tokens to read) of the prompt. Raises PromptTooLong; while iterating,
-        DecodeFailed.
+        `progress` hears (tokens read, tokens to read) of the prompt. Raises PromptTooLong and SettingsError; while
+        iterating, DecodeFailed.
         """
         if len(prompt) >= self.target.n_ctx:
             raise PromptTooLong(
                 f"The prompt has {len(prompt):,} tokens and the context holds {self.target.n_ctx:,}. "
                 "Shorten it or raise --ctx."
             )
+        self._require_known_tokens(settings.sampling.logit_bias)
         self._cancelled = cancelled
         loop = Loop(
             self.target,
             self.drafter,
             Sampler(settings.sampling, acceptance_rule(settings.accept, settings.seed, settings.branch)),
-            depth=self.settings.draft_tokens,
+            depth=self.settings.depth,
             stop=StopRule(self.vocab.is_end_of_generation, settings.max_tokens, watcher or Unwatched()),
             cancelled=cancelled,
+            plain_rate=self._plain_rate,
         )
         timings = Timings(prompt_tokens=len(prompt))
         return Answer(self._steps(loop, list(prompt), timings, progress), loop, timings)
+
+    def _require_known_tokens(self, biased: Iterable[int]) -> None:
+        unknown = next((token for token in biased if token >= self.vocab.size), None)
+        if unknown is not None:
+            raise SettingsError(
+                f"--logit-bias names token {unknown:,}, but {self.model.name} has {self.vocab.size:,} tokens, counted "
+                "from 0."
+            )
 
     def _steps(
         self, loop: Loop, prompt: list[int], timings: Timings, progress: Callable[[int, int], None]
@@ -184,5 +175,14 @@ class Engine:
 
     def close(self) -> None:
         """Free everything, contexts before their models."""
+        self.drafter.close()
+        if hasattr(self, "_plain_rate"):
+            self._plain_rate.keep()
         while self._open:
             self._open.pop().close()
+
+
+def _sentences_of(source: object) -> list[str]:
+    """The notes of a drafter or a store: some keep one, some several, most none."""
+    one, several = getattr(source, "note", None), getattr(source, "notes", ())
+    return [*([one] if isinstance(one, str) else []), *several]

@@ -6,12 +6,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from specchat.drafters.base import Method
-from specchat.llama.context import KVType
+from specchat.llama.context_params import KVType
 from specchat.speculation.acceptance import AcceptanceMode
 from specchat.speculation.params import SamplingParams
 
-DEFAULT_DRAFT_TOKENS = 3
 MAX_DRAFT_TOKENS = 64
+LOOKAHEAD_DRAFT_TOKENS = 7
+"""Eight rows a pass, since kernels work in fours."""
+LONGEST_CHOSEN_DRAFT = 63
+"""Copying pays with long blocks where a pass over 64 tokens costs little more than over one."""
 DEFAULT_CONTEXT = 8192
 
 
@@ -26,21 +29,41 @@ class EngineSettings:
     target: Path
     draft: Path | None = None
     method: Method = Method.NONE
-    draft_tokens: int = DEFAULT_DRAFT_TOKENS
+    draft_tokens: int | None = None
+    """Tokens drafted a step; None: chosen step by step from measured costs. With `auto`, the most."""
     context: int | None = None
     """Tokens; None: what the model was trained for, at most DEFAULT_CONTEXT."""
     threads: int | None = None
     gpu_layers: int = -1
     """Layers on the GPU; −1: all."""
     kv_type: KVType = KVType.F16
+    past_text: Path | None = None
+    """The directory of past conversations that `suffix` drafts from; None: only from the present one."""
 
     def __post_init__(self) -> None:
-        _require("draft-tokens", self.draft_tokens, 0, MAX_DRAFT_TOKENS)
+        if self.draft_tokens is not None:
+            _require("draft-tokens", self.draft_tokens, 0, MAX_DRAFT_TOKENS)
         if self.context is not None:
             _require("ctx", self.context, 16, 1 << 24)
         if self.threads is not None:
             _require("threads", self.threads, 1, 512)
         _require("gpu-layers", self.gpu_layers, -1, 10_000)
+
+    @property
+    def depth(self) -> int:
+        """How many tokens are drafted a step; 0 decodes plainly."""
+        if self.method is Method.NONE:
+            return 0
+        if self.draft_tokens is not None:
+            return self.draft_tokens
+        return LOOKAHEAD_DRAFT_TOKENS if self.method is Method.LOOKAHEAD else LONGEST_CHOSEN_DRAFT
+
+    @property
+    def chooses_depth(self) -> bool:
+        """Whether the depth of each step is chosen from measured costs; the rows of lookahead are a fixed budget."""
+        if self.method is Method.AUTO:
+            return True
+        return self.draft_tokens is None and self.method not in (Method.NONE, Method.LOOKAHEAD)
 
 
 @dataclass(frozen=True, slots=True)

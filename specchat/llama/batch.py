@@ -1,4 +1,4 @@
-"""A reusable input batch for one sequence."""
+"""A reusable input batch for one text."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ from specchat.llama.library import library
 class Batch:
     """A `llama_batch` whose arrays are numpy's: filling it costs a few slice writes, not a loop of ctypes stores.
 
-    Every row belongs to sequence 0. `output` flags which rows get logits.
+    Every row belongs to each of the `sequences` (ids from 0), which hold the same text. `output` flags which rows get
+    logits.
     """
 
-    def __init__(self, capacity: int) -> None:
+    def __init__(self, capacity: int, sequences: int = 1) -> None:
         api = library().api
         self.capacity = capacity
         self._token = np.zeros(capacity, dtype=np.int32)
         self._pos = np.zeros(capacity, dtype=np.int32)
-        self._n_seq = np.ones(capacity, dtype=np.int32)
+        self._n_seq = np.full(capacity, sequences, dtype=np.int32)
         self._output = np.zeros(capacity, dtype=np.int8)
-        self._sequence = ctypes.c_int32(0)
+        self._sequences = (ctypes.c_int32 * sequences)(*range(sequences))
         pointer = ctypes.POINTER(ctypes.c_int32)
-        self._seq_ids = (pointer * capacity)(*[ctypes.pointer(self._sequence)] * capacity)
+        self._seq_ids = (pointer * capacity)(*[ctypes.cast(self._sequences, pointer)] * capacity)
         self._positions = np.arange(capacity, dtype=np.int32)
         self.struct: Any = api.llama_batch()
         self.struct.token = self._token.ctypes.data_as(pointer)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from enum import IntEnum
 from types import TracebackType
 from typing import Any, Self
 
@@ -13,51 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specchat.llama.batch import Batch
+from specchat.llama.context_params import ContextParams, FlashAttention, KVType
 from specchat.llama.errors import ContextFull, DecodeFailed, DoesNotFit, LlamaError, PrefillCancelled
 from specchat.llama.library import library
 from specchat.llama.model import Model
+from specchat.llama.taps import LayerTap
+from specchat.llama.tree import TreeRows, can_branch
 
 Logits = NDArray[np.float32]
 
 _ABORTED = 2
-
-
-class KVType(IntEnum):
-    """Element type of the KV cache (the `ggml_type` number)."""
-
-    F16 = 1
-    Q8_0 = 8
-
-
-class FlashAttention(IntEnum):
-    """`llama_flash_attn_type`."""
-
-    AUTO = -1
-    OFF = 0
-    ON = 1
-
-
-@dataclass(frozen=True, slots=True)
-class ContextParams:
-    """Sizes of a context; all counts are tokens (rows)."""
-
-    n_ctx: int
-    n_outputs_max: int
-    """Most rows of logits that one pass will ever ask for: llama.cpp aborts beyond it."""
-    threads: int
-    n_batch: int = 512
-    n_ubatch: int = 512
-    n_rs_seq: int = 0
-    """Snapshots of a recurrent state to roll back to: as many as tokens are ever taken back at once."""
-    kv_type: KVType = KVType.F16
-    flash_attention: FlashAttention | None = None
-    """None: on where layers are offloaded, off on a CPU (half the time at 1k context), on for a quantised KV."""
-
-    def __post_init__(self) -> None:
-        if min(self.n_ctx, self.n_outputs_max, self.threads, self.n_batch, self.n_ubatch) < 1:
-            raise LlamaError("A context needs at least one cell, one row of logits, one thread and one batch row.")
-        if self.kv_type is not KVType.F16 and self.flash_attention is FlashAttention.OFF:
-            raise LlamaError("A quantised KV cache needs flash attention; it was switched off.")
 
 
 class Context:
@@ -68,15 +31,23 @@ class Context:
     """
 
     def __init__(self, model: Model, params: ContextParams) -> None:
+        if params.n_seq_max > 1 and not can_branch(model):
+            raise LlamaError(f"{model.name} has a running state or a sliding window; it can't read trees of drafts.")
         self._api = library().api
         self.model = model
         self.params = params
         self.tokens: list[int] = []
+        self.tap = LayerTap() if params.layer_tap else None
         self.handle = self._create(self._native_params())
         self._memory = self._api.llama_get_memory(self.handle)
         self.n_ctx: int = min(params.n_ctx, self._api.llama_n_ctx(self.handle))
         self.n_batch: int = self._api.llama_n_batch(self.handle)
-        self._batch = Batch(self.n_batch)
+        self._batch = Batch(self.n_batch, params.n_seq_max)
+        self._trees: TreeRows | None = None
+        if params.n_seq_max > 1:
+            self._trees = TreeRows(self._memory, params.n_seq_max, min(self.n_batch, params.n_outputs_max))
+        # All sequences hold the same text; −1 takes from every one in a single walk over the cells.
+        self._sequence = 0 if params.n_seq_max == 1 else -1
         self._all_rows: Logits = np.empty((0, model.vocab.size), dtype=np.float32)
         self._rows_address: int | None = None
         self._logits_address = library().address_of_logits
@@ -89,7 +60,8 @@ class Context:
         native.n_ctx = params.n_ctx
         native.n_batch = min(params.n_batch, params.n_ctx)
         native.n_ubatch = min(params.n_ubatch, native.n_batch)
-        native.n_seq_max = 1
+        native.n_seq_max = params.n_seq_max
+        native.kv_unified = params.n_seq_max > 1
         native.n_rs_seq = params.n_rs_seq
         native.n_outputs_max = params.n_outputs_max
         native.n_threads = native.n_threads_batch = params.threads
@@ -98,6 +70,8 @@ class Context:
         # The full window costs several times the memory; `can_keep` knows what a sliding window has lost.
         native.swa_full = False
         native.no_perf = True
+        if self.tap is not None:
+            native.cb_eval = self.tap.callback
         return native
 
     def _flash_attention(self) -> FlashAttention:
@@ -137,9 +111,44 @@ class Context:
         if status != 0:
             self._recover(status)
         self.tokens.extend(tokens)
+        if self.tap is not None:
+            self.tap.reraise()
         return self._logits(rows)
 
+    def decode_tree(self, tokens: Sequence[int], parents: Sequence[int]) -> Logits:
+        """One forward pass over a tree of continuations; logits of all rows, shape [len(tokens), vocabulary].
+
+        Row i follows row `parents[i]`, −1 the held tokens; parents come first. `tokens` of the context stay as they
+        are until `keep_path` says which rows belong to them. Raises LlamaError for what is no tree or has more than
+        `n_seq_max` leaves, ContextFull and DecodeFailed, with the context as it was before.
+        """
+        self._check(tokens, len(tokens))
+        if self._trees is None:
+            raise LlamaError("This context reads no trees: it was made for chains (n_seq_max 1).")
+        self._trees.fill(tokens, parents, len(self.tokens))
+        status = self._api.llama_decode(self.handle, self._trees.struct)
+        if status != 0:
+            self._trees.forget()
+            self._recover(status)
+        if self.tap is not None:
+            self.tap.reraise()
+        return self._logits(len(tokens))
+
+    def keep_path(self, path: Sequence[int]) -> bool:
+        """Append the rows `path` of the last `decode_tree`, a root and then a child each, and drop all other rows.
+
+        An empty path drops all. Raises LlamaError for what is no path of that tree. True: a cache that reads trees
+        can always take rows back.
+        """
+        if self._trees is not None and (path or self._trees.pending):
+            self.tokens.extend(self._trees.keep(path, len(self.tokens)))
+        elif path:
+            raise LlamaError("No tree was read, so no path of one can be kept.")
+        return True
+
     def _check(self, tokens: Sequence[int], rows: int) -> None:
+        if self._trees is not None:
+            self.keep_path(())
         n = len(tokens)
         if not 1 <= n <= self.n_batch:
             raise LlamaError(f"A pass takes 1 to {self.n_batch} tokens, not {n}.")
@@ -170,7 +179,7 @@ class Context:
 
     def _recover(self, status: int) -> None:
         """Bring the cache back to `tokens` after a pass that failed (it may have left some micro-batches)."""
-        self._api.llama_memory_seq_rm(self._memory, 0, len(self.tokens), -1)
+        self._api.llama_memory_seq_rm(self._memory, self._sequence, len(self.tokens), -1)
         if status == _ABORTED:
             raise PrefillCancelled("Stopped.")
         if status == 1:
@@ -199,9 +208,11 @@ class Context:
 
     def truncate(self, length: int) -> bool:
         """Forget everything from position `length` on; False where the model's memory can't roll back."""
+        if self._trees is not None:
+            self.keep_path(())
         if length >= len(self.tokens):
             return True
-        if not self._api.llama_memory_seq_rm(self._memory, 0, length, -1):
+        if not self._api.llama_memory_seq_rm(self._memory, self._sequence, length, -1):
             return False
         del self.tokens[length:]
         return True
@@ -209,6 +220,8 @@ class Context:
     def clear(self) -> None:
         """Forget everything."""
         self._api.llama_memory_clear(self._memory, False)
+        if self._trees is not None:
+            self._trees.forget()
         self.tokens.clear()
 
     def can_keep(self, length: int) -> bool:

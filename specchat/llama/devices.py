@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import importlib.metadata
 import os
+import platform
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +33,19 @@ def device_memory() -> DeviceMemory:
             return gpu
     rss = psutil.Process(os.getpid()).memory_info().rss
     return DeviceMemory("CPU", rss, psutil.virtual_memory().available)
+
+
+def machine() -> list[str]:
+    """What the time of a forward pass depends on besides the model: device, driver, build."""
+    lib = library()
+    gpu = _first_gpu() if lib.offloads else None
+    driver = Path("/proc/driver/nvidia/version")
+    return [
+        gpu.device if gpu is not None else platform.processor() or platform.machine(),
+        driver.read_text(encoding="utf-8", errors="replace") if gpu is not None and driver.exists() else "",
+        lib.api.llama_print_system_info().decode(errors="replace"),
+        importlib.metadata.version("llama-cpp-python"),
+    ]
 
 
 _GPU_TYPES = (1, 2)  # GGML_BACKEND_DEVICE_TYPE_GPU, _IGPU: ggml/include/ggml-backend.h

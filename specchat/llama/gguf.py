@@ -7,6 +7,7 @@ hundreds of thousands of strings and nobody here wants them.
 from __future__ import annotations
 
 import hashlib
+import math
 import mmap
 import os
 import struct
@@ -46,6 +47,9 @@ class Header:
     n_tensors: int
     data_bytes: int
     """Bytes that the file must have, from its start to the end of its last tensor."""
+    data_start: int
+    """Where the data section begins."""
+    tensors: dict[str, TensorPlace]
 
     @property
     def architecture(self) -> str:
@@ -124,19 +128,33 @@ def _read_metadata(cursor: _Cursor, n: int) -> tuple[dict[str, Scalar], dict[str
     return scalars, lengths, digest
 
 
-def _tensor_end(cursor: _Cursor) -> int:
-    """Skip one tensor's description; the offset of its last byte in the data section."""
-    cursor.string()
+@dataclass(frozen=True, slots=True)
+class TensorPlace:
+    """Where one tensor lies in its file."""
+
+    name: str
+    shape: tuple[int, ...]
+    """Elements a dimension, the fastest first: (width, rows) of a matrix."""
+    kind: int
+    """The `ggml_type` number."""
+    offset: int
+    """From the start of the data section."""
+
+    @property
+    def n_bytes(self) -> int:
+        """Its size; 0 for a type unknown here."""
+        # An unknown type is llama.cpp's to refuse; here it only can't be measured.
+        per_block, block_bytes = _BLOCKS.get(self.kind, (1, 0))
+        return math.prod(self.shape) // per_block * block_bytes
+
+
+def _read_place(cursor: _Cursor) -> TensorPlace:
+    name = cursor.string()
     n_dims = int(cursor.scalar("<I"))
     if not 1 <= n_dims <= 4:
         raise struct.error("a tensor has an impossible number of dimensions")
-    elements = 1
-    for _ in range(n_dims):
-        elements *= cursor.count()
-    kind, offset = int(cursor.scalar("<I")), cursor.count()
-    # An unknown type is llama.cpp's to refuse; here it only can't be measured.
-    per_block, block_bytes = _BLOCKS.get(kind, (1, 0))
-    return offset + elements // per_block * block_bytes
+    shape = tuple(cursor.count() for _ in range(n_dims))
+    return TensorPlace(name, shape, int(cursor.scalar("<I")), cursor.count())
 
 
 def _parse(data: mmap.mmap) -> Header:
@@ -145,12 +163,13 @@ def _parse(data: mmap.mmap) -> Header:
     cursor.scalar("<I")  # version: llama.cpp names the ones it reads
     n_tensors, n_metadata = cursor.count(), cursor.count()
     metadata, lengths, digest = _read_metadata(cursor, n_metadata)
-    end = max((_tensor_end(cursor) for _ in range(n_tensors)), default=0)
+    tensors = {place.name: place for place in (_read_place(cursor) for _ in range(n_tensors))}
+    end = max((place.offset + place.n_bytes for place in tensors.values()), default=0)
     alignment = metadata.get("general.alignment", 32)
     if not isinstance(alignment, int) or alignment < 1:
         raise struct.error("the alignment is no number")
     start = -(-cursor.at // alignment) * alignment
-    return Header(metadata, lengths, digest, n_tensors, start + end)
+    return Header(metadata, lengths, digest, n_tensors, start + end, start, tensors)
 
 
 def read_header(path: Path) -> Header:

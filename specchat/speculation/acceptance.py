@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import secrets
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Protocol
 
@@ -18,9 +18,7 @@ import numpy as np
 from specchat.speculation.distribution import Distribution
 from specchat.speculation.noise import GumbelNoise
 from specchat.speculation.step import Draft, Step
-
-Target = Callable[[int], Distribution]
-"""The target's distribution at row i, given the first i draft tokens. Each costs time: rules ask for few."""
+from specchat.speculation.tree import Target, walk
 
 Proposal = Distribution | int
 """What a draft token was drawn from; the token itself where nothing was drawn (one-hot)."""
@@ -47,8 +45,9 @@ class AcceptanceRule(Protocol):
     def accept(self, draft: Draft, target: Target, position: int) -> Step:
         """Judge `draft`, whose first token stands at absolute `position`; an empty one gives a plain step.
 
-        Raises ValueError when a draft token is impossible in the distribution it is said to come from, or
-        when there is not one distribution for each token.
+        Each call of `target` costs time: rules ask for few rows. Raises ValueError when a draft token is impossible
+        in the distribution it is said to come from, when there is not one distribution for each token, or when
+        the draft's parents make no tree.
         """
 
 
@@ -66,9 +65,11 @@ class _TokenByToken(ABC):
     def accept(self, draft: Draft, target: Target, position: int) -> Step:
         """Judge `draft`, whose first token stands at absolute `position`; an empty one gives a plain step.
 
-        Raises ValueError when a draft token is impossible in the distribution it is said to come from, or
-        when there is not one distribution for each token.
+        Raises ValueError when a draft token is impossible in the distribution it is said to come from, when there
+        is not one distribution for each token, or when the draft's parents make no tree.
         """
+        if draft.parents is not None:
+            return walk(draft, target, position, self._choose)
         ids, proposals = _parts(draft)
         size = len(ids)
         for i, (token, q) in enumerate(zip(ids, proposals, strict=True)):
@@ -77,6 +78,11 @@ class _TokenByToken(ABC):
                 return Step((*ids[:i], own), accepted=i, tested=i + 1, drafted=size)
         own = self.draw(target(size), position + size)
         return Step((*ids, own), accepted=size, tested=size, drafted=size)
+
+    def _choose(self, p: Distribution, proposed: Sequence[int], position: int) -> tuple[int, bool]:
+        """Return the token at a node of a tree, and whether it is one of the `proposed` children."""
+        own = self.draw(p, position)
+        return own, own in proposed
 
 
 class Exact(_TokenByToken):
@@ -120,7 +126,7 @@ class Block(Exact):
         For those the two have the same law, since no ratio exceeds 1, and `Exact` asks for fewer rows. Raises
         ValueError as `Exact` does.
         """
-        if draft.distributions is None:
+        if draft.distributions is None or draft.parents is not None:
             return super().accept(draft, target, position)
         ids, proposals = _parts(draft)
         size = len(ids)
@@ -181,7 +187,7 @@ class Coupled(_TokenByToken):
 class Typical(Exact):
     """Typical acceptance (Medusa 2401.10774, section 3.2), lossy: accept d iff p(d) > min(ε, δ·exp(−H(p))).
 
-    A rejected token is replaced by the target's own sample.
+    A rejected token is replaced by the target's own sample. Of several children the first that passes is kept.
     """
 
     name = "typical"
@@ -192,11 +198,17 @@ class Typical(Exact):
         self._epsilon = epsilon
         self._delta = delta
 
-    def _replacement(self, p: Distribution, q: Proposal, token: int, position: int) -> int | None:
+    def _passes(self, p: Distribution, token: int) -> bool:
         likelihood = p.prob(token)
-        if likelihood > self._epsilon or likelihood > self._delta * math.exp(-p.entropy()):
-            return None
-        return self.draw(p, position)
+        return likelihood > self._epsilon or likelihood > self._delta * math.exp(-p.entropy())
+
+    def _replacement(self, p: Distribution, q: Proposal, token: int, position: int) -> int | None:
+        return None if self._passes(p, token) else self.draw(p, position)
+
+    def _choose(self, p: Distribution, proposed: Sequence[int], position: int) -> tuple[int, bool]:
+        """Take the first child that passes; else the target's own sample, which counts as a correction."""
+        kept = next((token for token in proposed if self._passes(p, token)), None)
+        return (self.draw(p, position), False) if kept is None else (kept, True)
 
 
 def acceptance_rule(mode: AcceptanceMode, seed: int | None, branch: int = 0) -> AcceptanceRule:

@@ -49,7 +49,14 @@ def test_json_of_the_demo_pair_and_the_same_ids_without_drafts() -> None:
     ids = drafted["token_ids"]
     assert isinstance(ids, list)
     assert len(ids) == 64
-    for plainly in (("--method", "none"), ("-k", "0"), ("-d", "none")):
+    chosen = as_json(*common)
+    assert chosen["token_ids"] == ids
+    assert chosen["method"] == "auto"
+    assert chosen["speculative"]["baseline_tok_s"] > 0  # type: ignore[index]
+    without_model = as_json("-d", "none", *common)
+    assert without_model["token_ids"] == ids
+    assert without_model["draft"] is None
+    for plainly in (("--method", "none"), ("-k", "0")):
         plain = as_json(*plainly, *common)
         assert plain["token_ids"] == ids
         assert plain["method"] == "none"

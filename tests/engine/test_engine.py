@@ -9,9 +9,11 @@ import pytest
 from specchat.drafters.base import Method
 from specchat.engine.engine import Engine, PromptTooLong, VocabularyMismatch
 from specchat.engine.settings import AnswerSettings, EngineSettings, SettingsError
-from specchat.llama.context import Context
 from specchat.llama.errors import LlamaError
-from tests.tiny_model import LETTERS, write_model
+from specchat.speculation.params import SamplingParams
+from tests.tiny_model import LETTERS, write_model, write_recurrent_model
+
+GREEDY = SamplingParams(temperature=0, logit_bias={2: float("-inf")})
 
 
 def test_a_draft_of_another_vocabulary_is_refused_by_the_first_token_that_differs(tiny: Path, tmp_path: Path) -> None:
@@ -24,7 +26,7 @@ def test_a_draft_of_another_vocabulary_is_refused_by_the_first_token_that_differ
 def test_a_padded_vocabulary_still_drafts(tiny: Path, tmp_path: Path) -> None:
     padded = write_model(tmp_path / "padded.gguf", letters=[*LETTERS, "<pad0>", "<pad1>"])
     for target, draft in ((tiny, padded), (padded, tiny)):
-        engine = Engine(EngineSettings(target, draft, Method.DRAFT, context=128))
+        engine = Engine(EngineSettings(target, draft, Method.DRAFT, draft_tokens=3, context=128))
         answer = engine.answer([1, 262, 263], AnswerSettings(max_tokens=30))
         steps = list(answer)
         assert sum(step.drafted for step in steps) > 0
@@ -44,6 +46,14 @@ def test_a_prompt_that_fills_the_context_is_refused(tiny: Path) -> None:
     engine.close()
 
 
+def test_a_bias_for_a_token_that_does_not_exist_is_refused(tiny: Path) -> None:
+    engine = Engine(EngineSettings(tiny, context=64))
+    beyond = SamplingParams(logit_bias={engine.vocab.size: 1.0})
+    with pytest.raises(SettingsError, match=r"--logit-bias names token"):
+        engine.answer([1, 262], AnswerSettings(beyond))
+    engine.close()
+
+
 def test_drafting_without_a_draft_is_refused(tiny: Path) -> None:
     with pytest.raises(LlamaError, match="--draft"):
         Engine(EngineSettings(tiny, method=Method.DRAFT, context=64))
@@ -55,13 +65,21 @@ def test_settings_out_of_range_are_named(tiny: Path, name: str, value: int) -> N
         EngineSettings(tiny, **{name: value})  # type: ignore[arg-type]
 
 
-def test_a_model_that_can_not_roll_back_decodes_plainly_and_says_so(
-    tiny: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Context, "rolls_back", lambda _self: False)
-    engine = Engine(EngineSettings(tiny, tiny, Method.DRAFT, context=64))
+def test_a_recurrent_model_decodes_plainly_and_says_so(tiny: Path, tmp_path: Path) -> None:
+    recurrent = write_recurrent_model(tmp_path / "mamba.gguf")
+    engine = Engine(EngineSettings(recurrent, tiny, Method.DRAFT, context=64))
     assert engine.method is Method.NONE
-    assert "decodes plainly" in engine.notes[0]
-    steps = list(engine.answer([1, 262], AnswerSettings(max_tokens=8)))
-    assert all(step.drafted == 0 for step in steps)
+    assert "decodes plainly" in engine.take_notes()[0]
+    first = [step.tokens for step in engine.answer([1, 262, 263], AnswerSettings(GREEDY, max_tokens=12))]
+    again = [step.tokens for step in engine.answer([1, 262, 263], AnswerSettings(GREEDY, max_tokens=12))]
+    assert first == again
+    assert len(first) == 12
+    engine.close()
+
+
+def test_a_recurrent_draft_is_left_out_with_a_note(tiny: Path, tmp_path: Path) -> None:
+    engine = Engine(EngineSettings(tiny, write_recurrent_model(tmp_path / "mamba.gguf"), Method.DRAFT, context=64))
+    assert engine.method is Method.NONE
+    assert "can't take back rejected tokens" in engine.take_notes()[0]
+    assert sum(len(step.tokens) for step in engine.answer([1, 262], AnswerSettings(GREEDY, max_tokens=8))) == 8
     engine.close()

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from specchat.llama.context import Context, ContextParams, FlashAttention, KVType
+from specchat.llama.context import Context
+from specchat.llama.context_params import ContextParams, FlashAttention, KVType
 from specchat.llama.errors import ContextFull, LlamaError, PrefillCancelled
 from specchat.llama.model import Model
 

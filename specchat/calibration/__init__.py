@@ -1,0 +1,1 @@
+"""Measurements on this machine that a drafting method needs once for a model: which layers, which map."""

@@ -1,0 +1,182 @@
+"""Makes the drafter that the settings ask for, and the target's context that it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from specchat.drafters.auto import AutoDrafter
+from specchat.drafters.base import Drafter, Method, NoDrafter
+from specchat.drafters.costs import Costs, PlainRate
+from specchat.drafters.early_exit import open_early_exit
+from specchat.drafters.lookahead import LookaheadDrafter
+from specchat.drafters.model import ModelDrafter
+from specchat.drafters.past_text import PastText
+from specchat.drafters.prompt_lookup import PromptLookupDrafter
+from specchat.drafters.rest import RestDrafter
+from specchat.drafters.suffix import SuffixDrafter
+from specchat.engine.settings import DEFAULT_CONTEXT, EngineSettings
+from specchat.engine.vocabularies import difference
+from specchat.llama.context import Context
+from specchat.llama.context_params import ContextParams
+from specchat.llama.devices import machine
+from specchat.llama.errors import LlamaError
+from specchat.llama.model import Model
+from specchat.retrieval import shelf
+from specchat.retrieval.build import open_stores, own_stores
+from specchat.retrieval.datastore import Datastore
+
+_DRAFT_UBATCH = 128
+"""The draft reads its prompt in smaller pieces: a fourth of the compute buffer, at no loss of speed."""
+_PAST_TOKENS = 1_000_000
+"""Tokens of past conversations that are kept: their index is built in half a second."""
+_SNAPSHOTS = 8
+"""States of a recurrent model to roll back to: each is as large as the state itself."""
+
+
+class VocabularyMismatch(LlamaError):
+    """A draft that can't draft for the target; the message says why."""
+
+
+class Drafting:
+    """Opens what one method needs; `open_models` takes over what must be closed again.
+
+    `notes` hears what could not be done as asked, in sentences for the user.
+    """
+
+    def __init__(
+        self,
+        settings: EngineSettings,
+        model: Model,
+        threads: int,
+        open_models: list[Model | Context],
+        notes: list[str],
+    ) -> None:
+        self._settings = settings
+        self._model = model
+        self._threads = threads
+        self._open = open_models
+        self._notes = notes
+        self.past_text: PastText | None = None
+        self.draft_name: str | None = None
+
+    def target_context(self) -> Context:
+        """The target's context, with as many rows, branches and taps as the method asks for."""
+        settings, model = self._settings, self._model
+        depth = settings.depth
+        params = ContextParams(
+            n_ctx=settings.context or min(model.n_ctx_train or DEFAULT_CONTEXT, DEFAULT_CONTEXT),
+            n_outputs_max=depth + 1,
+            threads=self._threads,
+            n_rs_seq=min(depth, _SNAPSHOTS) if model.recurrent else 0,
+            kv_type=settings.kv_type,
+            layer_tap=settings.method is Method.EARLY_EXIT and not model.recurrent,
+        )
+        return self._context(model, params)
+
+    def _context(self, model: Model, params: ContextParams) -> Context:
+        context = Context(model, params)
+        self._open.append(context)
+        return context
+
+    def drafter(self, target: Context, cancelled: Callable[[], bool]) -> Drafter:
+        """The drafter; one that drafts nothing, and a note, where the target's memory can't take drafts back."""
+        settings = self._settings
+        if settings.depth == 0:
+            return NoDrafter()
+        if not target.rolls_back():
+            self._notes.append(
+                f"{self._model.name} keeps a running state that can't be rolled back, so nothing is drafted for it: "
+                "it decodes plainly."
+            )
+            return NoDrafter()
+        if settings.method is Method.AUTO:
+            return self._chooser(*self._arms(target, cancelled))
+        drafter = self._named(target, cancelled)
+        if not settings.chooses_depth or isinstance(drafter, NoDrafter):
+            return drafter
+        name = drafter.method.value
+        with_passes = drafter.method in (Method.DRAFT, Method.LAYER_SKIP, Method.EARLY_EXIT)
+        return self._chooser({}, {name: drafter}) if with_passes else self._chooser({name: drafter}, {})
+
+    def _arms(self, target: Context, cancelled: Callable[[], bool]) -> tuple[dict[str, Drafter], dict[str, Drafter]]:
+        """What `auto` chooses from: text already seen, the user's own datastores, and the draft model there is."""
+        free: dict[str, Drafter] = {Method.SUFFIX.value: self._suffix()}
+        if shelf.names():
+            vocab, name = self._model.vocab, self._model.name
+            free[Method.REST.value] = RestDrafter(lambda: own_stores(vocab.digest, name))
+        models: dict[str, Drafter] = {}
+        if self._settings.draft is not None:
+            drafter = self._model_drafter(self._settings.draft, target, cancelled)
+            if not isinstance(drafter, NoDrafter):
+                models[Method.DRAFT.value] = drafter
+        return free, models
+
+    def _chooser(self, free: dict[str, Drafter], models: dict[str, Drafter]) -> Drafter:
+        drafts = [] if self._settings.draft is None else [self._settings.draft.name]
+        costs = Costs([*self._key(), *drafts], [*free], [*models], self._settings.depth)
+        return AutoDrafter(costs, free, models, method=self._settings.method)
+
+    def _key(self) -> list[str]:
+        """What a pass of the target costs depends on."""
+        settings, model = self._settings, self._model
+        size = [str(number) for number in (model.size_bytes, model.n_layer, model.n_embd, self._threads)]
+        return [*machine(), model.path.name, *size, str(settings.gpu_layers), settings.kv_type.name]
+
+    def plain_rate(self) -> PlainRate:
+        """The measured rate of plain decoding, kept between starts."""
+        return PlainRate(self._key(), sparing=not self._settings.chooses_depth)
+
+    def _named(self, target: Context, cancelled: Callable[[], bool]) -> Drafter:
+        """The one drafter that was asked for."""
+        settings = self._settings
+        if settings.method in (Method.DRAFT, Method.LAYER_SKIP):
+            if settings.draft is None:
+                raise LlamaError("Drafting with a model needs one: name it with --draft, or use --method none.")
+            return self._model_drafter(settings.draft, target, cancelled)
+        if settings.method is Method.EARLY_EXIT:
+            return open_early_exit(target, gpu_layers=settings.gpu_layers)
+        return self._text_drafter()
+
+    def _text_drafter(self) -> Drafter:
+        """A drafter that costs no forward pass."""
+        settings = self._settings
+        if settings.method is Method.PROMPT_LOOKUP:
+            return PromptLookupDrafter()
+        if settings.method is Method.LOOKAHEAD:
+            # Chains only: branches brought no more tokens a pass (measured), and on a CPU they change the rounding.
+            return LookaheadDrafter(budget=settings.depth + 1)
+        if settings.method is Method.REST:
+            return RestDrafter(self._datastores)
+        return self._suffix()
+
+    def _suffix(self) -> SuffixDrafter:
+        if self._settings.past_text is not None:
+            self.past_text = PastText(self._settings.past_text, self._model.vocab.digest, _PAST_TOKENS)
+        return SuffixDrafter(self.past_text)
+
+    def _model_drafter(self, path: Path, target: Context, cancelled: Callable[[], bool]) -> Drafter:
+        draft = Model(path, gpu_layers=self._settings.gpu_layers)
+        self._open.append(draft)
+        why = difference(self._model.vocab, draft.vocab)
+        if why is not None:
+            raise VocabularyMismatch(
+                f"{draft.name} can't draft for {self._model.name}: {why}. Choose a draft of the same family."
+            )
+        params = ContextParams(n_ctx=target.n_ctx, n_outputs_max=1, threads=self._threads, n_ubatch=_DRAFT_UBATCH)
+        context = self._context(draft, params)
+        if not context.rolls_back():
+            self._notes.append(f"{draft.name} can't take back rejected tokens, so it can't draft: decoding plainly.")
+            return NoDrafter()
+        self.draft_name = path.name
+        return ModelDrafter(
+            context,
+            shared_vocabulary=min(self._model.vocab.size, draft.vocab.size),
+            is_end_of_generation=self._model.vocab.is_end_of_generation,
+            cancelled=cancelled,
+            method=self._settings.method,
+        )
+
+    def _datastores(self) -> Sequence[Datastore]:
+        """Every datastore of the target's vocabulary; where there is none, the one that each machine can make."""
+        return open_stores(self._model.vocab, self._model.vocab.digest, self._model.name)

@@ -1,0 +1,1 @@
+"""Finding what followed the same tokens before: suffix arrays over text kept on disk."""
