@@ -1,0 +1,1 @@
+"""Measuring: prompts, contestants that take turns, ratios pair by pair."""

@@ -1,0 +1,47 @@
+"""Prompts by kind: what drafting is worth depends on what is written."""
+
+from __future__ import annotations
+
+CODE = """def average(numbers):
+    total = 0
+    for number in numbers:
+        total = total + number
+    return total / len(numbers)
+
+
+def largest(numbers):
+    best = numbers[0]
+    for number in numbers:
+        if number > best:
+            best = number
+    return best
+
+
+def count_words(text):
+    words = text.split()
+    return len(words)
+"""
+TEXT = (
+    "The lighthouse at Gull Point was built in 1874 from grey granite. For ninety years a keeper climbed its 142 steps "
+    "every evening to light the lamp. In 1964 the lamp was replaced by an electric one, and the last keeper, a man who "
+    "had lived there for thirty years, moved to the village below. Today the tower is a small museum. Visitors can see "
+    "the old lamp, the keeper's logbook and a map of the wrecks along the coast."
+)
+PROMPTS = {
+    "prose": (
+        "Explain photosynthesis to a ten year old.",
+        "Write a short story about a robot who learns to paint.",
+    ),
+    "code": (
+        "Write a Python class for a bank account with deposit and withdraw methods.",
+        "Write a Python function that returns the prime numbers below n.",
+    ),
+    "list": (
+        "List ten tips for better sleep.",
+        "Give me a table of five countries with their capitals.",
+    ),
+    "copy": (
+        f"Repeat this code exactly, but rename the function largest to biggest:\n\n{CODE}",
+        f"Repeat this text word for word:\n\n{TEXT}",
+    ),
+}
