@@ -19,6 +19,9 @@ from specchat.speculation.step import Draft, Step
 
 _ASK_START_EVERY = 4
 """Steps between two looks at whether a drafter is worth starting."""
+_LONG_ANSWER = 64
+_TRY_AGAIN = 8
+"""Long answers without a drafter after which it is started once more: what was measured may have been a bad day."""
 _LONGEST_PAUSE = 16
 _PATIENCE = 8
 """Offers declined in a row before a free drafter is asked less often."""
@@ -107,14 +110,23 @@ class AutoDrafter:
         """Agree with `ids`. Drafters with a cache to fill are started later, if it pays."""
         self._sampler = sampler
         self._costs.open()
-        if self._emitted:
-            self._costs.start.record_answer(self._emitted)
-        self._ids, self._emitted, self._started, self.why = list(ids), 0, [], {}
+        self._end_turn()
+        self._ids, self._started, self.why = list(ids), [], {}
         for free in self._free.values():
             free.drafter.begin(ids, sampler)
         for name, drafter in self._models.items():
             if not hasattr(drafter, "missing"):
                 self._start(name, drafter, 0)
+
+    def _end_turn(self) -> None:
+        """Take note of the answer that is over."""
+        if self._emitted:
+            self._costs.start.record_answer(self._emitted)
+        if self._started:
+            self._costs.declined = 0
+        elif self._emitted >= _LONG_ANSWER:
+            self._costs.declined += 1
+        self._emitted = 0
 
     def _start(self, name: str, drafter: Drafter, missing: int) -> None:
         if self._sampler is None:
@@ -132,7 +144,8 @@ class AutoDrafter:
                 continue
             missing = drafter.missing(self._ids)  # type: ignore[attr-defined]
             drafting, plain = self._costs.arms.expected_rates(name)
-            if self._costs.start.worth_starting(
+            again = self._costs.declined >= _TRY_AGAIN and self._emitted >= _LONG_ANSWER
+            if again or self._costs.start.worth_starting(
                 missing,
                 self._emitted,
                 drafting_tok_s=drafting,
@@ -176,6 +189,7 @@ class AutoDrafter:
 
     def close(self) -> None:
         """Keep what was measured for the next start, and free the arms."""
+        self._end_turn()
         self._costs.keep()
         for free in self._free.values():
             free.drafter.close()

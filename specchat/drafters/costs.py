@@ -93,6 +93,8 @@ class Costs:
         self._opened = False
         self.arms = Arms(free, models, max_depth=max_depth)
         self.start = StartPolicy()
+        self.declined = 0
+        """Long answers in a row for which no drafter was worth starting."""
 
     def open(self) -> None:
         """Take over what earlier starts measured; only the first call does anything."""
@@ -101,13 +103,19 @@ class Costs:
             self._record.read(self._take)
 
     def _take(self, data: Mapping[str, Any]) -> None:
-        per_token = data["start_s_per_token"]
-        if per_token is not None and not isinstance(per_token, float):
+        per_token, declined = data["start_s_per_token"], data["declined"]
+        if type(declined) is not int or not (per_token is None or isinstance(per_token, float)):
             raise ValueError("no number")
         arms = Arms.from_dict(data["arms"], self._free, self._models, max_depth=self._max_depth)
-        self.arms, self.start = arms, StartPolicy(per_token)
+        self.arms, self.start, self.declined = arms, StartPolicy(per_token), declined
 
     def keep(self) -> None:
         """Write what is known."""
         if self._opened:
-            self._record.write({"arms": self.arms.to_dict(), "start_s_per_token": self.start.start_s(1)})
+            self._record.write(
+                {
+                    "arms": self.arms.to_dict(),
+                    "start_s_per_token": self.start.start_s(1),
+                    "declined": self.declined,
+                }
+            )

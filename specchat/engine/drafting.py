@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 from specchat.drafters.auto import AutoDrafter
 from specchat.drafters.base import Drafter, Method, NoDrafter
 from specchat.drafters.costs import Costs, PlainRate
-from specchat.drafters.early_exit import open_early_exit
-from specchat.drafters.lookahead import LookaheadDrafter
 from specchat.drafters.model import ModelDrafter
 from specchat.drafters.past_text import PastText
-from specchat.drafters.prompt_lookup import PromptLookupDrafter
-from specchat.drafters.rest import RestDrafter
 from specchat.drafters.suffix import SuffixDrafter
 from specchat.engine.settings import DEFAULT_CONTEXT, EngineSettings
 from specchat.engine.vocabularies import difference
@@ -23,13 +19,11 @@ from specchat.llama.devices import machine
 from specchat.llama.errors import LlamaError
 from specchat.llama.model import Model
 from specchat.retrieval import shelf
-from specchat.retrieval.build import open_stores, own_stores
-from specchat.retrieval.datastore import Datastore
 
 _DRAFT_UBATCH = 128
 """The draft reads its prompt in smaller pieces: a fourth of the compute buffer, at no loss of speed."""
-_PAST_TOKENS = 1_000_000
-"""Tokens of past conversations that are kept: their index is built in half a second."""
+_PAST_TOKENS = 300_000
+"""Tokens of past conversations that are kept: their index is built in a tenth of a second, within an answer."""
 _SNAPSHOTS = 8
 """States of a recurrent model to roll back to: each is as large as the state itself."""
 
@@ -103,6 +97,9 @@ class Drafting:
         """What `auto` chooses from: text already seen, the user's own datastores, and the draft model there is."""
         free: dict[str, Drafter] = {Method.SUFFIX.value: self._suffix()}
         if shelf.names():
+            from specchat.drafters.rest import RestDrafter
+            from specchat.retrieval.build import own_stores
+
             vocab, name = self._model.vocab, self._model.name
             free[Method.REST.value] = RestDrafter(lambda: own_stores(vocab.digest, name))
         models: dict[str, Drafter] = {}
@@ -135,19 +132,41 @@ class Drafting:
                 raise LlamaError("Drafting with a model needs one: name it with --draft, or use --method none.")
             return self._model_drafter(settings.draft, target, cancelled)
         if settings.method is Method.EARLY_EXIT:
-            return open_early_exit(target, gpu_layers=settings.gpu_layers)
+            return self._early_exit(target)
         return self._text_drafter()
+
+    def _early_exit(self, target: Context) -> Drafter:
+        # A method's own modules are imported where it is used: the first token waits for every import.
+        from specchat.drafters.early_exit import open_early_exit
+
+        try:
+            return open_early_exit(target, gpu_layers=self._settings.gpu_layers)
+        except OSError as error:
+            # The answer is the same without drafts, only slower: worth a word, not a refusal.
+            self._notes.append(
+                f"No head for early exit could be written to {error.filename} ({error.strerror}), so the answer is "
+                "decoded plainly."
+            )
+            return NoDrafter()
 
     def _text_drafter(self) -> Drafter:
         """A drafter that costs no forward pass."""
         settings = self._settings
         if settings.method is Method.PROMPT_LOOKUP:
+            from specchat.drafters.prompt_lookup import PromptLookupDrafter
+
             return PromptLookupDrafter()
         if settings.method is Method.LOOKAHEAD:
+            from specchat.drafters.lookahead import LookaheadDrafter
+
             # Chains only: branches brought no more tokens a pass (measured), and on a CPU they change the rounding.
             return LookaheadDrafter(budget=settings.depth + 1)
         if settings.method is Method.REST:
-            return RestDrafter(self._datastores)
+            from specchat.drafters.rest import RestDrafter
+            from specchat.retrieval.build import open_stores
+
+            vocab, name = self._model.vocab, self._model.name
+            return RestDrafter(lambda: open_stores(vocab, vocab.digest, name))
         return self._suffix()
 
     def _suffix(self) -> SuffixDrafter:
@@ -176,7 +195,3 @@ class Drafting:
             cancelled=cancelled,
             method=self._settings.method,
         )
-
-    def _datastores(self) -> Sequence[Datastore]:
-        """Every datastore of the target's vocabulary; where there is none, the one that each machine can make."""
-        return open_stores(self._model.vocab, self._model.vocab.digest, self._model.name)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Mapping
-from statistics import median
+from collections.abc import Mapping, Sequence
+from statistics import fmean, median
 from typing import Any
 
 _VERSION = 1
 _BUCKET = 512
 _RECENT = 15
+_LATE = 2.5
+"""A step that takes so many times the median was held up by something else."""
+_EARLY = 1.5
+"""One that takes so many times less is from before the machine became slower."""
 _AT_FIRST = 3
 """True plain steps at the beginning of a turn."""
 _EVERY = 100
@@ -73,7 +77,7 @@ class Baseline:
 
         Between two measured buckets the seconds are interpolated by context; beyond them the nearest holds.
         """
-        seconds = {**self._cached, **{bucket: median(times) for bucket, times in self._buckets.items()}}
+        seconds = {**self._cached, **{bucket: _typical(times) for bucket, times in self._buckets.items()}}
         if not seconds:
             return None
         at = context // _BUCKET
@@ -90,7 +94,7 @@ class Baseline:
 
     def to_dict(self) -> dict[str, Any]:
         """The measured seconds a token by bucket, JSON-able."""
-        seconds = {**self._cached, **{bucket: median(times) for bucket, times in self._buckets.items()}}
+        seconds = {**self._cached, **{bucket: _typical(times) for bucket, times in self._buckets.items()}}
         return {"version": _VERSION, "bucket": _BUCKET, "seconds": {str(b): s for b, s in sorted(seconds.items())}}
 
     @classmethod
@@ -107,3 +111,9 @@ class Baseline:
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise ValueError("The cached plain rate is damaged: measure anew.") from error
         return baseline
+
+
+def _typical(times: Sequence[float]) -> float:
+    """The mean without what came very late: plain decoding has its small delays too, so a median would flatter it."""
+    usual = median(times)
+    return fmean(time for time in times if usual / _EARLY <= time <= _LATE * usual)

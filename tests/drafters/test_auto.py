@@ -128,6 +128,15 @@ def test_a_draft_model_is_started_for_a_long_answer_and_used_where_it_pays() -> 
     assert model.ids[-1] == 5
 
 
+def test_a_draft_model_that_did_not_pay_is_tried_again_some_day() -> None:
+    useless = Model()
+    drive(auto := auto_of(models={"draft": useless}), 200, accepts=False, seconds=lambda rows: 0.02 * rows)
+    assert useless.begun == 1
+    for _ in range(9):
+        drive(auto, 100, accepts=False, seconds=lambda rows: 0.02 * rows)
+    assert useless.begun == 2
+
+
 def test_the_arm_is_named_in_every_draft() -> None:
     auto = auto_of({"suffix": Copier()})
     auto.begin([1, 2, 3], SAMPLER)
@@ -153,7 +162,9 @@ def test_what_was_measured_is_there_at_the_next_start() -> None:
     assert elsewhere.arms.target.estimate(1) is None
 
 
-@pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"arms": {}, "start_s_per_token": 3}', b"\xff\xfe"])
+@pytest.mark.parametrize(
+    "damage", [b"", b"{", b"[]", b'{"arms": {}, "start_s_per_token": 3.0, "declined": 0}', b"\xff\xfe"]
+)
 def test_damaged_costs_are_measured_again(damage: bytes) -> None:
     first = auto_of({"suffix": Copier()})
     drive(first, 40, accepts=True, seconds=lambda _rows: 0.02)
