@@ -27,6 +27,7 @@ TEXT = (
     "had lived there for thirty years, moved to the village below. Today the tower is a small museum. Visitors can see "
     "the old lamp, the keeper's logbook and a map of the wrecks along the coast."
 )
+MISSPELT = TEXT.replace("built", "bilt").replace("lamp", "lapm")
 PROMPTS = {
     "prose": (
         "Explain photosynthesis to a ten year old.",
@@ -40,8 +41,10 @@ PROMPTS = {
         "List ten tips for better sleep.",
         "Give me a table of five countries with their capitals.",
     ),
+    # Chosen for what a small model really copies: asked to repeat code, this one writes other code.
     "copy": (
-        f"Repeat this code exactly, but rename the function largest to biggest:\n\n{CODE}",
-        f"Repeat this text word for word:\n\n{TEXT}",
+        f"Correct the spelling of this text and write it again:\n\n{MISSPELT}",
+        f"Summarise this text:\n\n{TEXT}",
+        f"{CODE}\n\nRewrite the code above, with a docstring in each function.",
     ),
 }
