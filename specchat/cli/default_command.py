@@ -15,9 +15,11 @@ class AskByDefault(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Put the default command in front where no verb stands."""
-        if not args or (args[0] not in self.commands and args[0] not in _OF_THE_GROUP):
-            args = [ASK, *args]
-        return super().parse_args(ctx, args)
+        if args and (args[0] in self.commands or args[0] in _OF_THE_GROUP):
+            return super().parse_args(ctx, args)
+        # The group's own options are not looked at: converting them loads a library that --help must not wait for.
+        ctx._protected_args, ctx.args = [ASK], args
+        return args
 
 
 class AskCommand(TyperCommand):
