@@ -7,8 +7,6 @@ al. 2303.08112, section 2) without its training loop.
 
 from __future__ import annotations
 
-import json
-import os
 import statistics
 import tempfile
 import time
@@ -24,13 +22,13 @@ from specchat.calibration.agreement import Passage, check, greedy_passages, pass
 from specchat.calibration.exit_states import ROWS_A_PASS, Fit, StateReader
 from specchat.calibration.text import documentation
 from specchat.drafters.early_exit import (
-    content_digest,
     frequent_tokens,
     head_directory,
     record_path,
     require_cache,
     require_same_logits,
 )
+from specchat.drafters.kept import content_digest, write_json
 from specchat.llama.context import Context
 from specchat.llama.context_params import ContextParams
 from specchat.llama.errors import LlamaError
@@ -292,12 +290,5 @@ def _blocks(ids: NDArray[np.int64]) -> Iterable[NDArray[np.int64]]:
 
 def _keep_record(target: Path, found: EarlyExitCalibration) -> None:
     """Write what the drafter reads, after the head it names; it appears whole or not at all."""
-    path = record_path(content_digest(target))
     record = asdict(found) | {"version": 1, "head": found.head.name}
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            json.dump(record, file, indent=1)
-        Path(name).replace(path)
-    finally:
-        Path(name).unlink(missing_ok=True)
+    write_json(record_path(content_digest(target)), record)

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import platformdirs
-
+from specchat.drafters.kept import cache_directory, write_json
 from specchat.speculation.arms import Arms
 from specchat.speculation.baseline import Baseline
 from specchat.speculation.warmup import StartPolicy
@@ -20,7 +17,7 @@ from specchat.speculation.warmup import StartPolicy
 
 def costs_directory() -> Path:
     """Where measured costs are kept; deleting it costs a few steps of measuring."""
-    return Path(platformdirs.user_cache_path("specchat", appauthor=False)) / "costs"
+    return cache_directory() / "costs"
 
 
 class _Record:
@@ -36,15 +33,7 @@ class _Record:
     def write(self, data: Mapping[str, Any]) -> None:
         """Whole or not at all; a cache that can't be written is no one's concern."""
         with suppress(OSError):
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            descriptor, name = tempfile.mkstemp(prefix=f".{self._path.name}.", dir=self._path.parent)
-            unfinished = Path(name)
-            try:
-                with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                    json.dump(data, file)
-                unfinished.replace(self._path)
-            finally:
-                unfinished.unlink(missing_ok=True)
+            write_json(self._path, data)
 
 
 class PlainRate:

@@ -8,7 +8,6 @@ found is read here.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,10 +15,11 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-import platformdirs
 from numpy.typing import NDArray
 
 from specchat.drafters.base import Method
+from specchat.drafters.chain import sampled_chain
+from specchat.drafters.kept import cache_directory, content_digest
 from specchat.llama.context import Context
 from specchat.llama.errors import LlamaError, ModelUnusable
 from specchat.llama.gguf import read_header
@@ -27,7 +27,6 @@ from specchat.llama.head import Head, OutputEnd, cut_head
 from specchat.llama.model import Model
 from specchat.llama.taps import PartialPasses
 from specchat.llama.vocab import Vocab
-from specchat.speculation.distribution import Distribution
 from specchat.speculation.sampler import Sampler
 from specchat.speculation.step import Draft, Step
 
@@ -88,21 +87,17 @@ class EarlyExitDrafter:
         limit = min(limit, self._target.n_ctx - len(self._ids))
         if limit <= 0 or not pending:
             return Draft()
-        start = len(self._ids)
-        distributions: list[Distribution] = []
-        try:
-            with self._passes:
-                while len(distributions) < limit:
-                    token, q = self._draw(self._sampler, pending)
-                    distributions.append(q)
-                    self._ids.append(token)
-                    if self._is_end(token):
-                        break
-                    pending = [token]
-            return Draft(self._ids[start:], distributions)
-        finally:
-            # The drafted prefix stood in the history for the penalties; until it is accepted it is no history.
-            del self._ids[start:]
+        with self._passes:
+            return sampled_chain(
+                self._ids,
+                pending,
+                limit,
+                logits=lambda tokens: self._all_tokens(
+                    self._head.logits(self._passes.run(tokens, self.exit_layer)[-1])
+                ),
+                sampler=self._sampler,
+                is_end_of_generation=self._is_end,
+            )
 
     def _pending(self) -> list[int]:
         """The ids that the target has not read, in one pass's reach; none where it holds something else."""
@@ -112,11 +107,6 @@ class EarlyExitDrafter:
         if len(pending) > reach or self._ids[: len(held)] != held:
             return []
         return pending
-
-    def _draw(self, sampler: Sampler, pending: Sequence[int]) -> tuple[int, Distribution]:
-        state = self._passes.run(pending, self.exit_layer)[-1]
-        q = sampler.distribution(self._all_tokens(self._head.logits(state)), self._ids)
-        return sampler.draw(q, len(self._ids)), q
 
     def _all_tokens(self, logits: NDArray[np.float32]) -> NDArray[np.float32]:
         if self._head.token_ids is None:
@@ -157,13 +147,7 @@ def _require_exit(target: Context, head: Head, exit_layer: int) -> None:
 
 def head_directory() -> Path:
     """Where heads and calibrations are kept; deleting it costs a second at the next start, and the calibrations."""
-    return Path(platformdirs.user_cache_path("specchat", appauthor=False)) / "heads"
-
-
-def content_digest(path: Path) -> str:
-    """The first 32 digits of a file's sha256."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()[:32]
+    return cache_directory() / "heads"
 
 
 @dataclass(frozen=True, slots=True)

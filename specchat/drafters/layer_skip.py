@@ -10,15 +10,11 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
-import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from functools import lru_cache
 from pathlib import Path
 
-import platformdirs
-
+from specchat.drafters.kept import cache_directory, content_digest, write_json
 from specchat.llama.errors import LlamaError, ModelUnusable
 from specchat.llama.gguf import read_header
 from specchat.llama.surgery import rewrite
@@ -29,7 +25,7 @@ FEWEST_LAYERS = 3
 
 def draft_directory() -> Path:
     """Where cut drafts are kept; deleting it costs a second at the next start."""
-    return Path(platformdirs.user_cache_path("specchat", appauthor=False)) / "drafts"
+    return cache_directory() / "drafts"
 
 
 def cut_draft(target: Path, drop_layers: Sequence[int]) -> Path:
@@ -38,9 +34,9 @@ def cut_draft(target: Path, drop_layers: Sequence[int]) -> Path:
     Raises LlamaError when it can't be cut, OSError when the cache directory can't be written.
     """
     layers = "-".join(map(str, sorted(drop_layers)))
-    name = f"{_content_hash(target)}-without-{layers}.gguf"
+    name = f"{content_digest(target)}-without-{layers}.gguf"
     if len(name) > _LONGEST_NAME:
-        name = f"{_content_hash(target)}-without-{hashlib.sha256(layers.encode()).hexdigest()[:32]}.gguf"
+        name = f"{content_digest(target)}-without-{hashlib.sha256(layers.encode()).hexdigest()[:32]}.gguf"
     path = draft_directory() / name
     if not _is_whole(path):
         rewrite(target, path, drop=drop_layers)
@@ -57,18 +53,6 @@ def _is_whole(path: Path) -> bool:
     except ModelUnusable:
         return False
     return True
-
-
-def _content_hash(path: Path) -> str:
-    status = path.stat()
-    return _hash_of(path, status.st_size, status.st_mtime_ns)
-
-
-@lru_cache(maxsize=16)
-def _hash_of(path: Path, _size: int, _mtime_ns: int) -> str:
-    """Half a SHA-256 of a file as large and as old as stated: reading gigabytes twice a start would be felt."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()[:32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,22 +80,12 @@ class LayerSkipCalibration:
 
 
 def _calibration_file(target: Path) -> Path:
-    cache = Path(platformdirs.user_cache_path("specchat", appauthor=False))
-    return cache / "calibration" / f"{_content_hash(target)}-layer-skip.json"
+    return cache_directory() / "calibration" / f"{content_digest(target)}-layer-skip.json"
 
 
 def keep_calibration(target: Path, calibration: LayerSkipCalibration) -> None:
     """Remember `calibration` for the file `target`, whole or not at all; raises OSError."""
-    path = _calibration_file(target)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    unfinished = Path(name)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            json.dump(asdict(calibration), file)
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    write_json(_calibration_file(target), asdict(calibration))
 
 
 def stored_calibration(target: Path) -> LayerSkipCalibration | None:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specchat.drafters.base import Method
-from specchat.speculation.distribution import Distribution
+from specchat.drafters.chain import sampled_chain
 from specchat.speculation.sampler import Sampler
 from specchat.speculation.step import Draft, Step
 
@@ -99,25 +99,14 @@ class ModelDrafter:
         if len(pending) > _LONGEST_CATCH_UP:
             self._context.prefill(pending[:-1], cancelled=self._cancelled)
             pending = pending[-1:]
-        start = len(self._ids)
-        distributions: list[Distribution] = []
-        try:
-            while len(distributions) < limit:
-                token, q = self._draw(self._sampler, pending)
-                distributions.append(q)
-                self._ids.append(token)
-                if self._is_end(token):
-                    break
-                pending = [token]
-            return Draft(self._ids[start:], distributions)
-        finally:
-            # The drafted prefix stood in the history for the penalties; until it is accepted it is no history.
-            del self._ids[start:]
-
-    def _draw(self, sampler: Sampler, pending: Sequence[int]) -> tuple[int, Distribution]:
-        row = self._context.decode(pending, outputs=1)[0, : self._shared_vocabulary]
-        q = sampler.distribution(row, self._ids)
-        return sampler.draw(q, len(self._ids)), q
+        return sampled_chain(
+            self._ids,
+            pending,
+            limit,
+            logits=lambda tokens: self._context.decode(tokens, outputs=1)[0, : self._shared_vocabulary],
+            sampler=self._sampler,
+            is_end_of_generation=self._is_end,
+        )
 
     def commit(self, step: Step) -> None:
         """Keep the accepted prefix in the cache, forget the rest of the draft."""

@@ -12,7 +12,8 @@ import pytest
 from specchat.calibration.agreement import CalibrationCancelled
 from specchat.calibration.early_exit import EarlyExitCalibration, calibrate_early_exit
 from specchat.calibration.exit_states import Fit
-from specchat.drafters.early_exit import choose_exit, content_digest, head_directory, open_early_exit, record_path
+from specchat.drafters.early_exit import choose_exit, head_directory, open_early_exit, record_path
+from specchat.drafters.kept import content_digest
 from specchat.llama.context import Context
 from specchat.llama.context_params import ContextParams
 from specchat.llama.errors import LlamaError

@@ -1,0 +1,44 @@
+"""Drafting a chain of sampled tokens, one forward pass a token."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specchat.speculation.distribution import Distribution
+from specchat.speculation.sampler import Sampler
+from specchat.speculation.step import Draft
+
+
+def sampled_chain(
+    ids: list[int],
+    pending: Sequence[int],
+    limit: int,
+    *,
+    logits: Callable[[Sequence[int]], NDArray[np.floating[Any]]],
+    sampler: Sampler,
+    is_end_of_generation: Callable[[int], bool],
+) -> Draft:
+    """Up to `limit` tokens after `ids`, each with the distribution it was drawn from.
+
+    `logits` [V] of a pass over the tokens it is given; the first pass is over `pending`. Drafting stops after a token
+    that ends the answer. `ids` holds the drafted prefix meanwhile, for the penalties, and is as before on every way
+    out.
+    """
+    start = len(ids)
+    distributions: list[Distribution] = []
+    try:
+        while len(distributions) < limit:
+            q = sampler.distribution(logits(pending), ids)
+            token = sampler.draw(q, len(ids))
+            distributions.append(q)
+            ids.append(token)
+            if is_end_of_generation(token):
+                break
+            pending = [token]
+        return Draft(ids[start:], distributions)
+    finally:
+        del ids[start:]
