@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from specchat.drafters.base import Method
 from specchat.engine.answer import Answer
 from specchat.engine.engine import Engine
 
@@ -25,4 +26,7 @@ def speed_of(engine: Engine, answer: Answer) -> Speed:
     """The speed of `answer`: decoding only, all of the drafter's own work included."""
     written, seconds = len(answer.token_ids), answer.decode_s
     rate = written / seconds if written and seconds > 0 else None
+    if engine.method is Method.NONE:
+        # Plain decoding is the base itself.
+        return Speed(rate, None)
     return Speed(rate, engine.plain_tok_s(answer.timings.prompt_tokens + written // 2))

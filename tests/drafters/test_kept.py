@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from specchat.drafters import kept
 from specchat.drafters.kept import cache_directory, content_digest, write_json
 
 
@@ -31,7 +30,7 @@ def test_an_unchanged_file_is_not_read_again(tmp_path: Path, monkeypatch: pytest
     path = tmp_path / "model"
     path.write_bytes(b"gigabytes")
     first = content_digest(path)
-    monkeypatch.setattr(kept.hashlib, "file_digest", None)
+    monkeypatch.setattr(hashlib, "file_digest", None)
     assert content_digest(path) == first
 
 
