@@ -48,3 +48,14 @@ PROMPTS = {
         f"{CODE}\n\nRewrite the code above, with a docstring in each function.",
     ),
 }
+LONG = "Summarise this list of facts: " + " ".join(
+    f"River number {i} is {i * 37 % 900 + 20} km long and crosses {i % 7 + 1} towns." for i in range(42)
+)
+"""A prompt of about 1,000 tokens."""
+CHAT = (
+    "Explain photosynthesis to a ten year old.",
+    "List ten tips for better sleep.",
+    "Write a short story about a robot who learns to paint.",
+    "What are the main causes of the French Revolution?",
+)
+"""Short chat prompts of mixed kinds."""

@@ -5,15 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-import platformdirs
-
+from specchat.bench.files import bench_directory, depth_target, padded_pair
 from specchat.catalogue.entries import Catalogue
 from specchat.catalogue.locate import locate
 from specchat.chat.message import Message, Role
 from specchat.chat.session import ModelRequest, Session
-from specchat.drafters.base import Method
+from specchat.drafters.method import Method
 from specchat.engine.settings import AnswerSettings
 from specchat.engine.speed import speed_of
 from specchat.speculation.params import SamplingParams
@@ -71,14 +69,12 @@ def repeated(ids: Sequence[int]) -> float:
 
 def request(target: str, method: Method, draft_tokens: int | None, threads: int) -> ModelRequest:
     """What to open for `target`, one of demo, padded, depth."""
-    folder = Path(platformdirs.user_cache_path("specchat", appauthor=False)) / "bench"
-    draft = None
-    model = "demo"
+    folder, model, draft = bench_directory(), "demo", None
     if target == "padded":
-        model, draft = str(folder / "target-1408x2048-f32.gguf"), str(folder / "draft-26-layers-q4_0.gguf")
+        model, draft = map(str, padded_pair(folder))
     elif target == "depth":
-        model = str(next(iter(sorted(folder.glob("depth-*.gguf"))), folder / "depth.gguf"))
-        draft = str(locate(Catalogue().find("demo").target))
+        # The demo drafts for the demo with idle layers behind it.
+        model, draft = str(depth_target(folder)), str(locate(Catalogue().find("demo").target))
     return ModelRequest(
         model=model,
         draft=draft if method in (Method.DRAFT, Method.AUTO) else None,

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from specchat.drafters.model import keep_common_prefix
+from specchat.drafters.prefix import keep_common_prefix
 from specchat.llama.context import Context
 from specchat.llama.context_params import ContextParams
 from specchat.llama.errors import LlamaError

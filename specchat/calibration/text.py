@@ -43,25 +43,16 @@ QUESTIONS: Final = (
     "Write a letter to a friend who moved away.",
     "What is the purpose of a constitution?",
 )
-"""Answered by the model for the fit."""
-
-HELD_OUT_QUESTIONS: Final = (
-    "What happened during the Industrial Revolution?",
-    "Write a story about a dog who gets lost.",
-    "How do plants make food?",
-    "Give me tips for public speaking.",
-    "What is the difference between weather and climate?",
-    "Explain how the internet works to a child.",
-    "Write a Python program that prints the first ten square numbers.",
-    "What are the benefits of exercise?",
-)
-"""Answered by the model to measure agreement; never fitted to."""
+"""Answered by the model; the answers to every fourth are measured on and never fitted to."""
 
 
 def documentation(characters: int, seed: int = 0) -> list[str]:
-    """Pages of Python's own documentation, in a random but fixed order, at least `characters` in all."""
-    from pydoc_data.topics import topics
-
+    """Pages of Python's own documentation, in a random but fixed order: at least `characters`, or all there are."""
+    try:
+        from pydoc_data.topics import topics
+    except ImportError:
+        # Some systems leave it out of Python; the model's own answers are there everywhere.
+        return []
     pages = sorted(topics.values())
     random.Random(seed).shuffle(pages)
     chosen: list[str] = []

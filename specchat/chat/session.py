@@ -17,8 +17,8 @@ from specchat.chat.message import Message
 from specchat.chat.prompt import PromptBuilder
 from specchat.chat.template import ChatTemplate
 from specchat.chat.turn import StopStrings, Turn
-from specchat.drafters.base import Method
 from specchat.drafters.layer_skip import cut_draft, default_layer_set, draft_directory, stored_layer_set
+from specchat.drafters.method import Method
 from specchat.engine.engine import Engine
 from specchat.engine.settings import AnswerSettings, EngineSettings, SettingsError
 from specchat.engine.speed import speed_of

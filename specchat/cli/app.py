@@ -12,6 +12,7 @@ from specchat import __version__
 from specchat.cli.default_command import ASK, AskByDefault, AskCommand
 from specchat.cli.environment import Environment
 from specchat.cli.rest import rest
+from specchat.drafters.method import Method
 
 app = typer.Typer(
     cls=AskByDefault,
@@ -20,20 +21,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-
-class MethodName(StrEnum):
-    """`specchat.drafters.base.Method`, known here without importing numpy."""
-
-    NONE = "none"
-    DRAFT = "draft"
-    EARLY_EXIT = "early-exit"
-    LAYER_SKIP = "layer-skip"
-    REST = "rest"
-    PROMPT_LOOKUP = "prompt-lookup"
-    SUFFIX = "suffix"
-    LOOKAHEAD = "lookahead"
-    AUTO = "auto"
 
 
 class AcceptName(StrEnum):
@@ -76,7 +63,7 @@ def ask(
     draft: Annotated[
         str | None, typer.Option("-d", "--draft", help="Draft model: id or path; 'none' for no draft model.")
     ] = None,
-    method: Annotated[MethodName | None, typer.Option("--method", help="How drafts are made [auto].")] = None,
+    method: Annotated[Method | None, typer.Option("--method", help="How drafts are made [auto].")] = None,
     draft_tokens: Annotated[
         str | None,
         typer.Option("-k", "--draft-tokens", metavar="N", help="Tokens drafted a step, 0 to 64 or auto [auto]."),

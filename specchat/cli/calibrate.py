@@ -5,27 +5,23 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from specchat.calibration.agreement import CalibrationCancelled
 from specchat.calibration.early_exit import EarlyExitCalibration, calibrate_early_exit
 from specchat.calibration.layer_skip import search_layer_set
 from specchat.calibration.text import QUESTIONS
-from specchat.catalogue.entries import Catalogue, CutFromTarget, Entry
+from specchat.catalogue.entries import Catalogue
 from specchat.catalogue.locate import locate
-from specchat.chat.message import Message, Role
-from specchat.chat.prompt import PromptBuilder
-from specchat.chat.template import ChatTemplate
+from specchat.chat.calibration_text import chat_prompts, known_layer_sets
 from specchat.cli.diagnostics import Diagnostics
 from specchat.cli.environment import Environment
 from specchat.cli.exit_codes import ExitCode, UsageError
 from specchat.cli.interrupts import Interrupts
 from specchat.cli.output import Stdout
-from specchat.drafters.base import Method
 from specchat.drafters.layer_skip import LayerSkipCalibration
+from specchat.drafters.method import Method
 from specchat.llama.errors import LlamaError, PrefillCancelled
 from specchat.llama.gguf import read_header
-from specchat.llama.vocab_only import vocabulary_of
 
 _ANSWERS = 16
 """Questions for the layer search: it reads their answers again for every candidate."""
@@ -48,7 +44,7 @@ def calibrate_model(
     diagnostics.note(
         f"calibrating {method} for {entry.name}: this takes some minutes. Ctrl-C stops it, with nothing kept."
     )
-    prompts = _prompts(target)
+    prompts = chat_prompts(target, QUESTIONS)
     try:
         with interrupts.installed():
             if method == Method.EARLY_EXIT:
@@ -60,8 +56,8 @@ def calibrate_model(
             else:
                 lines = _layers_told(
                     search_layer_set(
-                        target, prompts[:_ANSWERS], known=_known_sets(entry), threads=threads, gpu_layers=gpu_layers,
-                        progress=bar, cancelled=interrupts.arrived,
+                        target, prompts[:_ANSWERS], known=known_layer_sets(entry), threads=threads,
+                        gpu_layers=gpu_layers, progress=bar, cancelled=interrupts.arrived,
                     )
                 )  # fmt: skip
     except (CalibrationCancelled, PrefillCancelled):
@@ -72,19 +68,6 @@ def calibrate_model(
         diagnostics.end_progress()
     Stdout(environment).write("\n".join(lines) + "\n")
     return ExitCode.OK
-
-
-def _known_sets(entry: Entry) -> list[Sequence[int]]:
-    return [entry.draft.drop_layers] if isinstance(entry.draft, CutFromTarget) else []
-
-
-def _prompts(target: Path) -> list[list[int]]:
-    """The questions as the model's own template lays them out."""
-    template_source = read_header(target).metadata.get("tokenizer.chat_template")
-    with vocabulary_of(target) as (vocab, _name):
-        template = ChatTemplate(template_source if isinstance(template_source, str) else None, vocab)
-        builder = PromptBuilder(template, vocab)
-        return [builder.build([Message(Role.USER, question)]).token_ids for question in QUESTIONS]
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ from specchat.chat.session import past_text_directory
 from specchat.cli.environment import Environment
 from specchat.cli.exit_codes import ExitCode
 from specchat.cli.output import Stdout
-from specchat.drafters.layer_skip import draft_directory
+from specchat.drafters.kept import cache_directory
 from specchat.llama.library import NativeLog
 from specchat.retrieval import shelf
 
@@ -20,7 +20,7 @@ def show_config(environment: Environment) -> ExitCode:
         "settings": preferences_path(),
         "catalogue": packaged_path(),
         "own catalogue": user_path(),
-        "cut drafts and calibrations": draft_directory(),
+        "cache (drafts, heads, calibrations, costs)": cache_directory(),
         "past text (suffix)": past_text_directory(),
         "past text is kept": "yes" if remember else "no (suffix.remember = false)",
         "datastores (rest)": shelf.directory(),

@@ -6,7 +6,7 @@ from typing import Any
 
 from specchat.chat.session import Session
 from specchat.chat.turn import Turn
-from specchat.drafters.base import Method
+from specchat.drafters.method import Method
 from specchat.engine.engine import Engine
 from specchat.engine.speed import Speed, speed_of
 from specchat.engine.stopping import FinishReason

@@ -10,7 +10,7 @@ from specchat.cli.ask import Ask, Format, Question
 from specchat.cli.environment import Environment
 from specchat.cli.exit_codes import ExitCode, UsageError
 from specchat.cli.outcome import outcome
-from specchat.drafters.base import Method
+from specchat.drafters.method import Method
 from specchat.engine.settings import AnswerSettings
 from specchat.llama.context_params import KVType
 from specchat.speculation.acceptance import AcceptanceMode

@@ -9,10 +9,11 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
-from specchat.drafters.base import Drafter, Method
+from specchat.drafters.base import Drafter
 from specchat.drafters.costs import Costs
+from specchat.drafters.method import Method
 from specchat.speculation.arms import PLAIN, Choice, Offer, Why
 from specchat.speculation.sampler import Sampler
 from specchat.speculation.step import Draft, Step
@@ -27,6 +28,7 @@ _PATIENCE = 8
 """Offers declined in a row before a free drafter is asked less often."""
 
 
+@runtime_checkable
 class Reader(Protocol):
     """A drafter with a cache of its own to fill before it drafts."""
 
@@ -115,7 +117,7 @@ class AutoDrafter:
         for free in self._free.values():
             free.drafter.begin(ids, sampler)
         for name, drafter in self._models.items():
-            if not hasattr(drafter, "missing"):
+            if not isinstance(drafter, Reader):
                 self._start(name, drafter, 0)
 
     def _end_turn(self) -> None:
@@ -140,9 +142,9 @@ class AutoDrafter:
 
     def _start_what_pays(self) -> None:
         for name, drafter in self._models.items():
-            if name in self._started:
+            if name in self._started or not isinstance(drafter, Reader):
                 continue
-            missing = drafter.missing(self._ids)  # type: ignore[attr-defined]
+            missing = drafter.missing(self._ids)
             drafting, plain = self._costs.arms.expected_rates(name)
             again = self._costs.declined >= _TRY_AGAIN and self._emitted >= _LONG_ANSWER
             if again or self._costs.start.worth_starting(
@@ -162,7 +164,7 @@ class AutoDrafter:
         if len(self._started) < len(self._models) and self._emitted % _ASK_START_EVERY == 0:
             self._start_what_pays()
         drafts = {name: draft for name, free in self._free.items() if len(draft := free.offer(limit))}
-        offers = {name: Offer(len(draft), draft.match, draft.confidence) for name, draft in drafts.items()}
+        offers = {name: Offer(len(draft), draft.match) for name, draft in drafts.items()}
         self._choice = choice = self._costs.arms.choose(offers, limit=limit, available=self._started)
         for name in drafts:
             self._free[name].judged(name == choice.arm)

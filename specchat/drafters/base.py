@@ -3,25 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import StrEnum
 from typing import Protocol
 
+from specchat.drafters.method import Method
 from specchat.speculation.sampler import Sampler
 from specchat.speculation.step import Draft, Step
-
-
-class Method(StrEnum):
-    """Drafting methods, as named on the command line."""
-
-    NONE = "none"
-    DRAFT = "draft"
-    EARLY_EXIT = "early-exit"
-    LAYER_SKIP = "layer-skip"
-    REST = "rest"
-    PROMPT_LOOKUP = "prompt-lookup"
-    SUFFIX = "suffix"
-    LOOKAHEAD = "lookahead"
-    AUTO = "auto"
 
 
 class Drafter(Protocol):

@@ -17,9 +17,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from specchat.drafters.base import Method
 from specchat.drafters.chain import sampled_chain
 from specchat.drafters.kept import cache_directory, content_digest
+from specchat.drafters.method import Method
 from specchat.llama.context import Context
 from specchat.llama.errors import LlamaError, ModelUnusable
 from specchat.llama.gguf import read_header

@@ -14,7 +14,8 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from specchat.drafters.base import Method
+from specchat.drafters.method import Method
+from specchat.drafters.prefix import common_prefix
 from specchat.speculation.sampler import Sampler
 from specchat.speculation.step import Draft, Step
 
@@ -117,12 +118,10 @@ class LookaheadDrafter:
 
     def begin(self, ids: Sequence[int], sampler: Sampler) -> None:
         """Agree with exactly `ids`, and read n-grams from what is new in them; nothing is drawn with the sampler."""
-        end = min(len(self._ids), len(ids))
         new = list(ids)
         if new != self._ids:
             self._guesses = []
-        same = self._ids[:end] == new[:end]
-        shared = end if same else next(i for i in range(end) if self._ids[i] != new[i])
+        shared = common_prefix(self._ids, new, limit=len(new))
         self._ids = new
         self._guess_nodes = []
         self._learn_text(shared)

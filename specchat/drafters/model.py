@@ -3,41 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
-from specchat.drafters.base import Method
 from specchat.drafters.chain import sampled_chain
+from specchat.drafters.method import Method
+from specchat.drafters.prefix import DraftContext, common_prefix, keep_common_prefix
 from specchat.speculation.sampler import Sampler
 from specchat.speculation.step import Draft, Step
-
-
-class DraftContext(Protocol):
-    """The draft model's KV cache and forward pass; `specchat.llama.context.Context` is one."""
-
-    tokens: list[int]
-    n_ctx: int
-
-    def decode(self, tokens: Sequence[int], *, outputs: int | None = None) -> NDArray[np.float32]:
-        """Append `tokens`; logits [outputs, V] of the last rows."""
-
-    def prefill(self, tokens: Sequence[int], *, cancelled: Callable[[], bool] = ...) -> None:
-        """Append `tokens` in chunks, without logits."""
-
-    def truncate(self, length: int) -> bool:
-        """Forget what lies past `length`; False where the memory can't roll back."""
-
-    def clear(self) -> None:
-        """Forget everything."""
-
-    def can_keep(self, length: int) -> bool:
-        """Whether the first `length` tokens can be continued from."""
-
-    def close(self) -> None:
-        """Free the cache."""
-
 
 _LONGEST_CATCH_UP = 32
 """More tokens than this are read as a prefill: passes with logits are for short blocks."""
@@ -80,9 +51,7 @@ class ModelDrafter:
 
     def missing(self, ids: Sequence[int]) -> int:
         """Tokens that `begin(ids)` would read into the cache."""
-        held, end = self._context.tokens, min(len(self._context.tokens), len(ids) - 1)
-        same = held[:end] == list(ids[:end])
-        return len(ids) - 1 - (end if same else next(i for i in range(end) if held[i] != ids[i]))
+        return len(ids) - 1 - common_prefix(self._context.tokens, ids, limit=len(ids) - 1)
 
     def _follows(self, ids: Sequence[int]) -> bool:
         """Whether the draft can read `ids`: two vocabularies may differ in padding at their end."""
@@ -119,18 +88,3 @@ class ModelDrafter:
     def close(self) -> None:
         """Free the draft's cache."""
         self._context.close()
-
-
-def keep_common_prefix(context: DraftContext, ids: Sequence[int], limit: int) -> int:
-    """Cut the cache to its longest prefix that `ids` share, at most `limit` long; the length that stays.
-
-    Where the cache can't be cut there (a sliding window lost its cells, a recurrent state) it is emptied.
-    """
-    held = context.tokens
-    end = min(len(held), limit)
-    # Nearly always one extends the other: comparing slices is C, the search for a difference is not.
-    same = held[:end] == ids[:end]
-    length = end if same else next(i for i in range(end) if held[i] != ids[i])
-    if length < len(held) and not (context.can_keep(length) and context.truncate(length)):
-        context.clear()
-    return len(context.tokens)

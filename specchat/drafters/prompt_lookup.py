@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from specchat.drafters.base import Method
+from specchat.drafters.method import Method
 from specchat.drafters.suffix_index import NgramIndex
 from specchat.speculation.sampler import Sampler
 from specchat.speculation.step import Draft, Step

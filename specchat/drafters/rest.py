@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from specchat.drafters.base import Method
+from specchat.drafters.method import Method
 from specchat.retrieval.datastore import Datastore
 from specchat.retrieval.errors import DatastoreError
 from specchat.retrieval.lookup import LONGEST_MATCH, continuation

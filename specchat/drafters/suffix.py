@@ -13,7 +13,7 @@ from array import array
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
-from specchat.drafters.base import Method
+from specchat.drafters.method import Method
 from specchat.drafters.past_index import SEPARATOR, PastIndex
 from specchat.drafters.past_text import PastText
 from specchat.drafters.suffix_index import NgramIndex

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from specchat.drafters.auto import AutoDrafter
-from specchat.drafters.base import Drafter, Method, NoDrafter
+from specchat.drafters.base import Drafter, NoDrafter
 from specchat.drafters.costs import Costs, PlainRate
+from specchat.drafters.method import Method
 from specchat.drafters.model import ModelDrafter
 from specchat.drafters.past_text import PastText
 from specchat.drafters.suffix import SuffixDrafter
@@ -173,6 +174,11 @@ class Drafting:
         if self._settings.past_text is not None:
             self.past_text = PastText(self._settings.past_text, self._model.vocab.digest, _PAST_TOKENS)
         return SuffixDrafter(self.past_text)
+
+    def close(self) -> None:
+        """Close what no drafter owns."""
+        if self.past_text is not None:
+            self.past_text.close()
 
     def _model_drafter(self, path: Path, target: Context, cancelled: Callable[[], bool]) -> Drafter:
         draft = Model(path, gpu_layers=self._settings.gpu_layers)

@@ -6,8 +6,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from specchat.drafters.auto import AutoDrafter
-from specchat.drafters.base import Drafter, Method, NoDrafter
-from specchat.drafters.model import keep_common_prefix
+from specchat.drafters.base import Drafter, NoDrafter
+from specchat.drafters.costs import PlainRate
+from specchat.drafters.method import Method
+from specchat.drafters.prefix import keep_common_prefix
 from specchat.engine.answer import Answer, Timings
 from specchat.engine.drafting import Drafting, VocabularyMismatch
 from specchat.engine.loop import Loop
@@ -43,6 +45,7 @@ class Engine:
         self._cancelled: Callable[[], bool] = lambda: False
         self._open: list[Model | Context] = []
         self.drafter: Drafter = NoDrafter()
+        self._plain_rate: PlainRate | None = None
         try:
             self.model = Model(settings.target, gpu_layers=settings.gpu_layers)
             self._open.append(self.model)
@@ -93,7 +96,7 @@ class Engine:
 
     def plain_tok_s(self, context: int) -> float | None:
         """Tokens a second of plain decoding after `context` tokens, as measured here; None where it never was."""
-        return self._plain_rate.baseline.tok_s(context)
+        return None if self._plain_rate is None else self._plain_rate.baseline.tok_s(context)
 
     def take_notes(self) -> list[str]:
         """What there is to say that was not said before; some is known only after an answer."""
@@ -176,8 +179,9 @@ class Engine:
     def close(self) -> None:
         """Free everything, contexts before their models."""
         self.drafter.close()
-        if hasattr(self, "_plain_rate"):
+        if self._plain_rate is not None:
             self._plain_rate.keep()
+            self._drafting.close()
         while self._open:
             self._open.pop().close()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from specchat.drafters.base import Method
+from specchat.drafters.method import Method
 from specchat.llama.context_params import KVType
 from specchat.speculation.acceptance import AcceptanceMode
 from specchat.speculation.params import SamplingParams

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from specchat.drafters.base import Method
+from specchat.drafters.method import Method
 from specchat.engine.answer import Answer
 from specchat.engine.engine import Engine
 

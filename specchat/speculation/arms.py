@@ -44,21 +44,14 @@ class Why(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What a free drafter could propose: `length` tokens, found by a match of `match` tokens.
-
-    `confidence` is the drafter's own estimate that a token is accepted; only its order of magnitude is used, what it
-    is worth is measured.
-    """
+    """What a free drafter could propose: `length` tokens, found by a match of `match` tokens."""
 
     length: int
     match: int = 0
-    confidence: float | None = None
 
     @property
     def strength(self) -> int:
         """The class of offers it is judged with."""
-        if self.confidence is not None:
-            return 10 + sum(self.confidence >= bound for bound in (0.25, 0.5, 0.75, 0.9))
         return min(max(self.match, 0), 16).bit_length()
 
 

@@ -39,8 +39,6 @@ class Draft:
     parents: Sequence[int] | None = None
     match: int = 0
     """Tokens of the match that a copied draft was found by; 0 where there is none."""
-    confidence: float | None = None
-    """The drafter's own guess of how often a token of it is accepted; only ever a hint."""
     source: str = ""
     """Which of several drafters proposed it; empty where there is but one."""
 

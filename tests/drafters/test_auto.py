@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from specchat.drafters.auto import AutoDrafter
-from specchat.drafters.base import Method
 from specchat.drafters.costs import Costs, PlainRate, costs_directory
+from specchat.drafters.method import Method
 from specchat.speculation.acceptance import AcceptanceMode, acceptance_rule
 from specchat.speculation.params import SamplingParams
 from specchat.speculation.sampler import Sampler

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specchat.drafters.base import Method
+from specchat.drafters.method import Method
 from specchat.drafters.prompt_lookup import PromptLookupDrafter
 from specchat.drafters.suffix_index import NgramIndex
 from tests.drafters.transcripts import SAMPLER, agrees_with_a_fresh_one, emitted, proposed, told

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specchat.drafters.base import Drafter, Method
+from specchat.drafters.base import Drafter
+from specchat.drafters.method import Method
 from specchat.drafters.rest import RestDrafter
 from specchat.retrieval.datastore import Datastore
 from specchat.retrieval.errors import DatastoreError

@@ -9,7 +9,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specchat.drafters.base import Method
+from specchat.drafters.method import Method
 from specchat.drafters.past_index import PastIndex
 from specchat.drafters.past_text import PastText
 from specchat.drafters.suffix import ORDERS, SuffixDrafter, likeliest_path

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from specchat.drafters.base import Method
+from specchat.drafters.method import Method
 from specchat.engine.engine import Engine
 from specchat.engine.settings import AnswerSettings, EngineSettings
 from specchat.speculation.acceptance import AcceptanceMode

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specchat.drafters.model import ModelDrafter, keep_common_prefix
+from specchat.drafters.model import ModelDrafter
+from specchat.drafters.prefix import keep_common_prefix
 from specchat.speculation.acceptance import AcceptanceMode, acceptance_rule
 from specchat.speculation.params import SamplingParams
 from specchat.speculation.sampler import Sampler

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from specchat.drafters.base import Method
+from specchat.drafters.method import Method
 from specchat.engine.engine import Engine, PromptTooLong, VocabularyMismatch
 from specchat.engine.settings import AnswerSettings, EngineSettings, SettingsError
 from specchat.llama.errors import LlamaError

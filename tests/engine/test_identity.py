@@ -9,7 +9,7 @@ import pytest
 
 from specchat.chat.message import Message, Role
 from specchat.chat.session import ModelRequest, Session, open_session
-from specchat.drafters.base import Method
+from specchat.drafters.method import Method
 from specchat.engine.settings import AnswerSettings
 from specchat.engine.stopping import FinishReason
 from specchat.speculation.acceptance import AcceptanceMode

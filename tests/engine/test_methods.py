@@ -8,7 +8,7 @@ import pytest
 
 from specchat.chat.message import Message, Role
 from specchat.chat.session import ModelRequest, Session, open_session
-from specchat.drafters.base import Method
+from specchat.drafters.method import Method
 from specchat.engine.answer import Answer
 from specchat.engine.settings import AnswerSettings
 from specchat.speculation.acceptance import AcceptanceMode

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from specchat.drafters.base import Drafter, Method
+from specchat.drafters.base import Drafter
 from specchat.drafters.lookahead import LookaheadDrafter
+from specchat.drafters.method import Method
 from specchat.engine.loop import Loop
 from specchat.engine.stopping import FinishReason, StopRule, Unwatched, Watcher
 from specchat.speculation.acceptance import AcceptanceMode, acceptance_rule

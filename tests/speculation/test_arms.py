@@ -75,13 +75,13 @@ def test_never_more_than_is_offered_or_wanted() -> None:
     assert arms.choose({"suffix": Offer(0, 8)}) == Choice(PLAIN, 0, Why.NOTHING_PAYS)
 
 
-def test_confidence_sorts_offers_and_is_not_believed() -> None:
-    assert Offer(5, confidence=0.95).strength != Offer(5, confidence=0.3).strength
+def test_a_long_match_sorts_offers_and_is_not_believed() -> None:
+    assert Offer(5, match=12).strength != Offer(5, match=3).strength
     arms = Arms(("rest",))
     for _ in range(400):
-        choice = arms.choose({"rest": Offer(7, confidence=0.99)})
+        choice = arms.choose({"rest": Offer(7, match=16)})
         arms.record(choice, min(1, choice.depth), 0, 1e-5, linear(choice.depth + 1))
-    assert arms.choose({"rest": Offer(7, confidence=0.99)}).arm == PLAIN
+    assert arms.choose({"rest": Offer(7, match=16)}).arm == PLAIN
 
 
 def test_a_drafter_that_may_not_be_used_yet_is_not_chosen() -> None:
