@@ -1,0 +1,1 @@
+"""The engine in a child process, so that a native crash costs an answer and never a conversation."""

@@ -1,0 +1,180 @@
+"""What passes between the chat and its worker. Plain data: importing it loads neither numpy nor llama.cpp."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Open a model; one that is open is closed first. The choices are those of the command line, None its defaults."""
+
+    model: str
+    draft: str | None = None
+    method: str | None = None
+    draft_tokens: int | None = None
+    context: int | None = None
+    threads: int | None = None
+    gpu_layers: int = -1
+    kv_type: str = "f16"
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Answer the conversation `messages`, pairs of a role (system, user, assistant) and a text."""
+
+    turn: int
+    """Numbers the answer; every event about it carries the number."""
+    chat: str
+    """Names the conversation where its text is kept for drafting."""
+    messages: tuple[tuple[str, str], ...]
+    sampling: Mapping[str, float] = field(default_factory=dict)
+    """What the user chose over the model's defaults."""
+    accept: str | None = None
+    seed: int | None = None
+    max_tokens: int | None = None
+    thinking: bool | None = None
+    stop_strings: tuple[str, ...] = ()
+    speculate: bool = True
+    """False: this answer is decoded plainly, to compare."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """Stop the answer that is being written, prefill included."""
+
+    turn: int
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """Free everything and end."""
+
+
+Request = Load | Ask | Cancel | Close
+
+
+@dataclass(frozen=True, slots=True)
+class Loading:
+    """A model is being opened: what happens now, as words for the user."""
+
+    stage: str
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A model is open."""
+
+    model: str
+    """Catalogue id."""
+    name: str
+    target: str
+    """File name."""
+    draft: str | None
+    method: str
+    context: int
+    load_s: float
+    thinks: bool
+    """Whether the template can switch reasoning on and off."""
+    notes: tuple[str, ...] = ()
+    device: str = ""
+    used_bytes: int = 0
+    free_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LoadFailed:
+    """A model could not be opened: a sentence for the user; nothing is open now."""
+
+    reason: str
+    does_not_fit: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Prefill:
+    """Tokens of the prompt that were read, of those to read."""
+
+    turn: int
+    read: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A piece of text of one origin (accepted, corrected, bonus, plain) in one channel (answer, reasoning)."""
+
+    channel: str
+    text: str
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What decoding did in this answer so far; the meanings are those of `speculation.metrics`."""
+
+    tokens: int = 0
+    steps: int = 0
+    drafted: int = 0
+    tested: int = 0
+    accepted: int = 0
+    alpha: float | None = None
+    tokens_per_step: float | None = None
+    tok_s: float | None = None
+    plain_tok_s: float | None = None
+    """Measured; without it there is no speed-up to speak of."""
+    speedup: float | None = None
+    per_position: tuple[float, ...] = ()
+    depths: Mapping[int, int] = field(default_factory=dict)
+    methods: Mapping[str, int] = field(default_factory=dict)
+    choices: Mapping[str, int] = field(default_factory=dict)
+    depth: int = 0
+    """Tokens drafted in the last step."""
+    source: str = ""
+    """Who drafted last."""
+    draft_s: float = 0.0
+    verify_s: float = 0.0
+    ttft_s: float | None = None
+    prefill_tok_s: float | None = None
+    prompt_tokens: int = 0
+    context_used: int = 0
+    used_bytes: int = 0
+    free_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """Text that became certain, in order, and the figures up to here; at most 20 such events a second."""
+
+    turn: int
+    spans: tuple[Span, ...]
+    figures: Figures
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """An answer ended: stop, length, cancelled or error (then with a sentence)."""
+
+    turn: int
+    reason: str
+    figures: Figures
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A sentence for the user, said once."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Died:
+    """The worker is gone: a sentence about why. Nothing is open; the next `Load` starts another."""
+
+    reason: str
+    turn: int | None = None
+    """The answer that it was writing."""
+
+
+Event = Loading | Loaded | LoadFailed | Prefill | Tokens | Finished | Note | Died
