@@ -1,7 +1,7 @@
 """Reading a GGUF header in Python, so that a damaged file is a sentence and not an abort.
 
-Layout: github.com/ggml-org/ggml/blob/master/docs/gguf.md. Values of arrays are skipped, not kept: a vocabulary has
-hundreds of thousands of strings and nobody here wants them.
+Layout: github.com/ggml-org/ggml/blob/master/docs/gguf.md. Of arrays only short ones of numbers are kept (values per
+layer): a vocabulary has hundreds of thousands of strings and nobody here wants them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import math
 import mmap
 import os
 import struct
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +24,8 @@ _SCALARS: Final = {
 }  # fmt: skip
 _STRING: Final = 8
 _ARRAY: Final = 9
+_LONGEST_KEPT: Final = 4096
+"""Elements of an array of numbers that is kept: llama.cpp reads at most 512 layers."""
 # (elements a block, bytes a block) of the tensor types llama.cpp reads: ggml/include/ggml.h, ggml-common.h.
 _BLOCKS: Final = {
     0: (1, 4), 1: (1, 2), 2: (32, 18), 3: (32, 20), 6: (32, 22), 7: (32, 24), 8: (32, 34), 9: (32, 36),
@@ -33,6 +36,17 @@ _BLOCKS: Final = {
 }  # fmt: skip
 
 Scalar = int | float | bool | str
+Number = int | float | bool
+Data = bytes | bytearray | mmap.mmap
+
+
+class HeaderCutShort(Exception):
+    """The bytes at hand end before the header does."""
+
+    def __init__(self, needed: int) -> None:
+        super().__init__(f"The header needs at least its first {needed:,} bytes.")
+        self.needed = needed
+        """Bytes from the start of the file that are needed at least; with them, still more may be asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +64,8 @@ class Header:
     data_start: int
     """Where the data section begins."""
     tensors: dict[str, TensorPlace]
+    arrays: dict[str, tuple[Number, ...]] = field(default_factory=dict)
+    """Arrays of numbers that are short enough to hold a value per layer; longer ones and texts are not kept."""
 
     @property
     def architecture(self) -> str:
@@ -60,17 +76,29 @@ class Header:
         """The value under this architecture's prefix, such as `block_count`."""
         return self.metadata.get(f"{self.architecture}.{key}")
 
+    def array_of_architecture(self, key: str) -> tuple[Number, ...] | None:
+        """The array of numbers under this architecture's prefix, such as `attention.head_count_kv` per layer."""
+        return self.arrays.get(f"{self.architecture}.{key}")
+
 
 class _Cursor:
-    """A position in the mapped file; every read is checked against its end."""
+    """A position in the data; every read is checked against its end. Raises HeaderCutShort there."""
 
-    def __init__(self, data: mmap.mmap) -> None:
+    def __init__(self, data: Data) -> None:
         self.data = data
         self.at = 0
+        self.end = len(data)
 
-    def scalar(self, layout: str) -> int | float | bool:
+    def need(self, n: int) -> None:
+        """Make sure that `n` more bytes are at hand."""
+        if self.at + n > self.end:
+            raise HeaderCutShort(self.at + n)
+
+    def scalar(self, layout: str) -> Number:
+        size = struct.calcsize(layout)
+        self.need(size)
         (value,) = struct.unpack_from(layout, self.data, self.at)
-        self.at += struct.calcsize(layout)
+        self.at += size
         return value  # type: ignore[no-any-return]
 
     def count(self) -> int:
@@ -78,54 +106,70 @@ class _Cursor:
 
     def string(self) -> str:
         length = self.count()
-        if length > len(self.data) - self.at:
-            raise struct.error("a string runs past the end")
+        self.need(length)
         raw = self.data[self.at : self.at + length]
         self.at += length
         return raw.decode("utf-8", errors="replace")
 
     def skip_strings(self, n: int) -> None:
-        data, at, end, unpack = self.data, self.at, len(self.data), struct.Struct("<Q").unpack_from
-        for _ in range(n):
+        self.need(8 * n)
+        data, at, end, unpack = self.data, self.at, self.end, struct.Struct("<Q").unpack_from
+        for left in range(n, 0, -1):
+            if at + 8 * left > end:
+                raise HeaderCutShort(at + 8 * left)
             at += 8 + unpack(data, at)[0]
-            if at > end:
-                raise struct.error("a string runs past the end")
         self.at = at
+        self.need(0)
+
+    def numbers(self, layout: str, n: int) -> tuple[Number, ...]:
+        """An array of `n` values; empty, and only skipped, if it is too long to hold values of layers."""
+        size = n * struct.calcsize(layout)
+        self.need(size)
+        start, self.at = self.at, self.at + size
+        return struct.unpack_from(f"<{n}{layout[1]}", self.data, start) if n <= _LONGEST_KEPT else ()
 
 
-def _read_array(cursor: _Cursor) -> int:
+def _read_array(cursor: _Cursor) -> tuple[int, tuple[Number, ...]]:
+    """The number of elements and, of short arrays of numbers, the elements."""
     kind, n = int(cursor.scalar("<I")), cursor.count()
-    if n > len(cursor.data):
-        raise struct.error("an array runs past the end")
     if kind == _STRING:
         cursor.skip_strings(n)
     elif kind == _ARRAY:
+        cursor.need(12 * n)
         for _ in range(n):
             _read_array(cursor)
     else:
-        cursor.at += n * struct.calcsize(_SCALARS[kind])
-    return n
+        return n, cursor.numbers(_SCALARS[kind], n)
+    return n, ()
 
 
 _TOKENS: Final = "tokenizer.ggml.tokens"
 
 
-def _read_metadata(cursor: _Cursor, n: int) -> tuple[dict[str, Scalar], dict[str, int], str]:
-    scalars: dict[str, Scalar] = {}
-    lengths: dict[str, int] = {}
-    digest = ""
+@dataclass(slots=True)
+class _Metadata:
+    scalars: dict[str, Scalar] = field(default_factory=dict)
+    lengths: dict[str, int] = field(default_factory=dict)
+    arrays: dict[str, tuple[Number, ...]] = field(default_factory=dict)
+    digest: str = ""
+
+
+def _read_metadata(cursor: _Cursor, n: int) -> _Metadata:
+    found = _Metadata()
     for _ in range(n):
         key, kind = cursor.string(), int(cursor.scalar("<I"))
         if kind == _STRING:
-            scalars[key] = cursor.string()
+            found.scalars[key] = cursor.string()
         elif kind == _ARRAY:
             start = cursor.at
-            lengths[key] = _read_array(cursor)
+            found.lengths[key], values = _read_array(cursor)
+            if values:
+                found.arrays[key] = values
             if key == _TOKENS:
-                digest = hashlib.sha256(cursor.data[start : cursor.at]).hexdigest()
+                found.digest = hashlib.sha256(cursor.data[start : cursor.at]).hexdigest()
         else:
-            scalars[key] = cursor.scalar(_SCALARS[kind])
-    return scalars, lengths, digest
+            found.scalars[key] = cursor.scalar(_SCALARS[kind])
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,19 +201,38 @@ def _read_place(cursor: _Cursor) -> TensorPlace:
     return TensorPlace(name, shape, int(cursor.scalar("<I")), cursor.count())
 
 
-def _parse(data: mmap.mmap) -> Header:
+def _parse(data: Data) -> Header:
     cursor = _Cursor(data)
     cursor.at = 4
     cursor.scalar("<I")  # version: llama.cpp names the ones it reads
     n_tensors, n_metadata = cursor.count(), cursor.count()
-    metadata, lengths, digest = _read_metadata(cursor, n_metadata)
+    found = _read_metadata(cursor, n_metadata)
     tensors = {place.name: place for place in (_read_place(cursor) for _ in range(n_tensors))}
     end = max((place.offset + place.n_bytes for place in tensors.values()), default=0)
-    alignment = metadata.get("general.alignment", 32)
+    alignment = found.scalars.get("general.alignment", 32)
     if not isinstance(alignment, int) or alignment < 1:
         raise struct.error("the alignment is no number")
     start = -(-cursor.at // alignment) * alignment
-    return Header(metadata, lengths, digest, n_tensors, start + end, start, tensors)
+    return Header(found.scalars, found.lengths, found.digest, n_tensors, start + end, start, tensors, found.arrays)
+
+
+_NONSENSE: Final = (struct.error, KeyError, RecursionError, OverflowError, MemoryError)
+
+
+def _no_gguf(name: str | Path) -> ModelUnusable:
+    return ModelUnusable(f"{name} is not a GGUF model: it does not begin with the letters GGUF.")
+
+
+def _damaged(name: str | Path) -> ModelUnusable:
+    return ModelUnusable(f"{name} is damaged: its header ends early or makes no sense. Download the model again.")
+
+
+def _checked_length(header: Header, name: str | Path, size: int) -> Header:
+    if header.data_bytes > size:
+        raise ModelUnusable(
+            f"{name} is incomplete: it has {size:,} bytes of at least {header.data_bytes:,}. Download the model again."
+        )
+    return header
 
 
 def read_header(path: Path) -> Header:
@@ -183,7 +246,7 @@ def read_header(path: Path) -> Header:
             if size == 0:
                 raise ModelUnusable(f"{path} is empty. Download the model again.")
             if file.read(4) != _MAGIC:
-                raise ModelUnusable(f"{path} is not a GGUF model: it does not begin with the letters GGUF.")
+                raise _no_gguf(path)
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
                 header = _parse(data)
     except IsADirectoryError:
@@ -192,12 +255,37 @@ def read_header(path: Path) -> Header:
         raise ModelUnusable(f"There is no file {path}.") from None
     except OSError as error:
         raise ModelUnusable(f"{path} can't be read: {error.strerror}.") from None
-    except (struct.error, KeyError, RecursionError, OverflowError, MemoryError):
-        raise ModelUnusable(
-            f"{path} is damaged: its header ends early or makes no sense. Download the model again."
-        ) from None
-    if header.data_bytes > size:
-        raise ModelUnusable(
-            f"{path} is incomplete: it has {size:,} bytes of at least {header.data_bytes:,}. Download the model again."
-        )
-    return header
+    except (HeaderCutShort, *_NONSENSE):
+        raise _damaged(path) from None
+    return _checked_length(header, path, size)
+
+
+def header_of_prefix(data: bytes | bytearray, name: str, size: int) -> Header:
+    """Read and check the header of a GGUF file of `size` bytes of which the first ones, `data`, are at hand.
+
+    Raises HeaderCutShort where more of them are needed, ModelUnusable, naming the file `name`, for what no further
+    bytes could make a GGUF file of that size.
+    """
+    if data[:4] != _MAGIC[: len(data)]:
+        raise _no_gguf(name)
+    try:
+        return _checked_length(_parse(data), name, size)
+    except HeaderCutShort as short:
+        if short.needed > size:
+            raise _damaged(name) from None
+        raise
+    except _NONSENSE:
+        raise _damaged(name) from None
+
+
+def joined(parts: Sequence[Header]) -> Header:
+    """One header for a model split over several files, in their order: the metadata stand in the first.
+
+    `data_bytes` is the sum of all parts; the places of tensors stay those within their own part.
+    """
+    return replace(
+        parts[0],
+        n_tensors=sum(part.n_tensors for part in parts),
+        data_bytes=sum(part.data_bytes for part in parts),
+        tensors={name: place for part in parts for name, place in part.tensors.items()},
+    )

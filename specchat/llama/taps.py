@@ -79,14 +79,13 @@ def _ggml() -> _Ggml:
 class _Watch:
     """The nodes wanted of one pass, in graph order, and what was read of them."""
 
-    def __init__(self, names: Sequence[bytes], places: Sequence[int] | None, shape: tuple[int, int]) -> None:
+    def __init__(self, names: Sequence[bytes], shape: tuple[int, int]) -> None:
         self._ggml = _ggml()
         self._names = names
-        self._places = places
         self._shape = shape
-        self._node = 0
         self._handed_over = False
         self.found: list[int] = []
+        """Their addresses, as far as they came by."""
         self.states: list[States] = []
 
     @property
@@ -103,17 +102,13 @@ class _Watch:
 
     def wants(self, tensor: int) -> bool:
         """Whether the node must be handed over."""
-        place, i = self._node, len(self.found)
-        self._node += 1
+        i = len(self.found)
         if i == len(self._names):
             # All is read, but each further split of the graph (one a device) must be ended too: on its first node.
             return True
-        # Comparing a remembered index costs a tenth of comparing a name.
-        if self._places is not None and self._places[i] != place:
-            return False
         if self._ggml.name(tensor) != self._names[i]:
             return False
-        self.found.append(place)
+        self.found.append(tensor)
         return True
 
     def take(self, tensor: int) -> bool:
@@ -125,6 +120,20 @@ class _Watch:
             self._ggml.read(tensor, states.ctypes.data, 0, states.nbytes)
             self.states.append(states)
         return not self.complete
+
+
+class _Found:
+    """What a look-up of a node's address finds where the node is wanted; its truth is the answer to the call.
+
+    Some 500 nodes go by before the one that is wanted, and a look-up that finds nothing runs no Python code.
+    """
+
+    def __init__(self, tensor: int, answer: Callable[[int], bool]) -> None:
+        self._tensor = tensor
+        self._answer = answer
+
+    def __bool__(self) -> bool:
+        return self._answer(self._tensor)
 
 
 # The callback's first argument; the conventions of C let it ignore the others, and each would cost a conversion.
@@ -142,12 +151,12 @@ class LayerTap:
     def __init__(self) -> None:
         self._watch: _Watch | None = None
         self._error: BaseException | None = None
-        self._places: dict[tuple[tuple[bytes, ...], int, int], list[int]] = {}
+        self._addresses: dict[tuple[tuple[bytes, ...], int, int], list[int]] = {}
         self._answer: Any = functools.partial(_NEVER)
         self._closure = _Callback(self._answer)
         self.callback = ctypes.cast(self._closure, library().api.ggml_backend_sched_eval_callback)
 
-    def _answer_with(self, function: Callable[[int], bool]) -> None:
+    def _answer_with(self, function: Callable[[int], object]) -> None:
         # What C calls is fixed; the function inside the partial object is not.
         self._answer.__setstate__((function, (), {}, None))
 
@@ -159,6 +168,13 @@ class LayerTap:
             self._error = error
             return False
 
+    def _on_known_node(self, tensor: int) -> bool:
+        going_on = self._on_node(tensor)
+        if self._watch is None or self._watch.complete:
+            # The nodes of further splits have other addresses.
+            self._answer_with(self._on_node)
+        return going_on
+
     def reraise(self) -> None:
         """Raise what was raised inside the callback, to be called after every pass."""
         if self._error is not None:
@@ -166,9 +182,16 @@ class LayerTap:
             raise error
 
     def watch(self, names: tuple[bytes, ...], rows: int, outputs: int, width: int) -> _Watch:
-        """Read the nodes `names` [rows, width] of the next pass, which ends after the last of them."""
-        self._watch = _Watch(names, self._places.get((names, rows, outputs)), (rows, width))
-        self._answer_with(self._on_node)
+        """Read the nodes `names` [rows, width] of the next pass, which ends after the last of them.
+
+        A graph of the same shape is built at the same place, so its nodes are known by their addresses.
+        """
+        self._watch = _Watch(names, (rows, width))
+        known = self._addresses.get((names, rows, outputs))
+        if known is None:
+            self._answer_with(self._on_node)
+        else:
+            self._answer_with({tensor: _Found(tensor, self._on_known_node) for tensor in known}.get)
         return self._watch
 
     def unwatch(self, names: tuple[bytes, ...], rows: int, outputs: int) -> None:
@@ -176,9 +199,9 @@ class LayerTap:
         self._answer_with(_NEVER)
         watch, self._watch = self._watch, None
         if watch is not None and watch.complete:
-            self._places[names, rows, outputs] = watch.found
+            self._addresses[names, rows, outputs] = watch.found
         else:
-            self._places.pop((names, rows, outputs), None)
+            self._addresses.pop((names, rows, outputs), None)
 
 
 class PartialPasses:
@@ -240,7 +263,7 @@ class PartialPasses:
             raise LlamaError(f"{n} tokens can't be read in one pass at position {start} here.")
         self._ahead += n
         self._batch.fill(tokens, start, outputs)
-        # A remembered place can be wrong where another shape gave another graph: then the names are looked for.
+        # A remembered address can be wrong where the graph lies elsewhere now: then the names are looked for.
         for _ in range(2):
             watch = self._pass(names, n, outputs)
             if watch.complete:

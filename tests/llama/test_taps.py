@@ -119,12 +119,12 @@ def test_what_is_raised_inside_the_callback_is_raised_outside(
         context.truncate(len(TEXT))
 
 
-def test_a_place_remembered_wrongly_is_found_again(context: Context) -> None:
+def test_an_address_remembered_wrongly_is_found_again(context: Context) -> None:
     with PartialPasses(context) as passes:
         expected = passes.run(TEXT[:1], 2)
     assert context.tap is not None
     for wrong in (0, 10**6):
-        context.tap._places[(layer_output(2),), 1, 0] = [wrong]
+        context.tap._addresses[(layer_output(2),), 1, 0] = [wrong]
         with PartialPasses(context) as passes:
             np.testing.assert_array_equal(passes.run(TEXT[:1], 2), expected)
 
