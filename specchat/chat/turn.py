@@ -55,6 +55,7 @@ class Turn:
         self.answer = answer
         self._watcher = watcher
         self._split = ReasoningSplit(starts_open=starts_in_reasoning)
+        self.starts_in_reasoning = starts_in_reasoning
         self.text = ""
         self.reasoning = ""
 

@@ -12,7 +12,8 @@ from specchat.drafters.method import Method
 from specchat.drafters.model import ModelDrafter
 from specchat.drafters.past_text import PastText
 from specchat.drafters.suffix import SuffixDrafter
-from specchat.engine.settings import DEFAULT_CONTEXT, EngineSettings
+from specchat.engine.settings import EngineSettings
+from specchat.engine.sizes import draft_params, target_params
 from specchat.engine.vocabularies import difference
 from specchat.llama.context import Context
 from specchat.llama.context_params import ContextParams
@@ -21,12 +22,8 @@ from specchat.llama.errors import LlamaError
 from specchat.llama.model import Model
 from specchat.retrieval import shelf
 
-_DRAFT_UBATCH = 128
-"""The draft reads its prompt in smaller pieces: a fourth of the compute buffer, at no loss of speed."""
 _PAST_TOKENS = 300_000
 """Tokens of past conversations that are kept: their index is built in a tenth of a second, within an answer."""
-_SNAPSHOTS = 8
-"""States of a recurrent model to roll back to: each is as large as the state itself."""
 
 
 class VocabularyMismatch(LlamaError):
@@ -57,15 +54,9 @@ class Drafting:
 
     def target_context(self) -> Context:
         """The target's context, with as many rows, branches and taps as the method asks for."""
-        settings, model = self._settings, self._model
-        depth = settings.depth
-        params = ContextParams(
-            n_ctx=settings.context or min(model.n_ctx_train or DEFAULT_CONTEXT, DEFAULT_CONTEXT),
-            n_outputs_max=depth + 1,
-            threads=self._threads,
-            n_rs_seq=min(depth, _SNAPSHOTS) if model.recurrent else 0,
-            kv_type=settings.kv_type,
-            layer_tap=settings.method is Method.EARLY_EXIT and not model.recurrent,
+        model = self._model
+        params = target_params(
+            self._settings, n_ctx_train=model.n_ctx_train, recurrent=model.recurrent, threads=self._threads
         )
         return self._context(model, params)
 
@@ -188,8 +179,7 @@ class Drafting:
             raise VocabularyMismatch(
                 f"{draft.name} can't draft for {self._model.name}: {why}. Choose a draft of the same family."
             )
-        params = ContextParams(n_ctx=target.n_ctx, n_outputs_max=1, threads=self._threads, n_ubatch=_DRAFT_UBATCH)
-        context = self._context(draft, params)
+        context = self._context(draft, draft_params(target.n_ctx, threads=self._threads))
         if not context.rolls_back():
             self._notes.append(f"{draft.name} can't take back rejected tokens, so it can't draft: decoding plainly.")
             return NoDrafter()

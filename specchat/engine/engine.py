@@ -136,9 +136,10 @@ class Engine:
         self._cancelled = cancelled
         loop = Loop(
             self.target,
-            self.drafter,
+            # The engine's own drafter sees nothing of a plain answer; it takes over all of the text when it next begins.
+            self.drafter if settings.speculate else NoDrafter(),
             Sampler(settings.sampling, acceptance_rule(settings.accept, settings.seed, settings.branch)),
-            depth=self.settings.depth,
+            depth=self.settings.depth if settings.speculate else 0,
             stop=StopRule(self.vocab.is_end_of_generation, settings.max_tokens, watcher or Unwatched()),
             cancelled=cancelled,
             plain_rate=self._plain_rate,

@@ -76,6 +76,8 @@ class AnswerSettings:
     branch: int = 0
     """Which of several answers to the same prompt: `coupled` draws other noise for each."""
     max_tokens: int | None = None
+    speculate: bool = True
+    """False: this answer is decoded plainly, whatever the engine drafts with."""
 
     def __post_init__(self) -> None:
         if self.max_tokens is not None:

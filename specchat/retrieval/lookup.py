@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Final
 
 from specchat.retrieval.datastore import Datastore, Segment
@@ -37,28 +39,30 @@ def continuation(stores: Iterable[Datastore], ids: Sequence[int], limit: int) ->
     Where that occurs only at the ends of documents, the next shorter one that is followed by something counts.
     Tokens that are hardly worth a look are left out, so that there may be none though something matched.
     """
-    parts = [(segment, store.description.vocabulary_size) for store in stores for segment in store.segments]
+    stores = list(stores)
+    segments = [segment for store in stores for segment in store.segments]
+    size = min((store.description.vocabulary_size for store in stores), default=0)
     longest = LONGEST_MATCH
     while longest >= SHORTEST_MATCH:
-        length, places = _places(parts, ids, longest)
+        length, places = _places(segments, ids, longest)
         if not length:
             break
         followers = _followers(places, length, limit)
-        if any(followers) or limit <= 0:
-            chain = _chain(followers, length, limit)
-            return Continuation(length, sum(high - low for _, _, low, high in places), chain)
+        if limit <= 0 or any(follower and 0 <= follower[0] < size for follower in followers):
+            chain = _chain(followers, length, limit, size)
+            return Continuation(length, sum(high - low for _, low, high in places), chain)
         longest = length - 1
     return Continuation()
 
 
-_Place = tuple[Segment, int, int, int]
-"""A segment, its vocabulary's size, and rows of its suffix array, low to high (excluded)."""
+_Place = tuple[Segment, int, int]
+"""A segment and rows of its suffix array, low to high (excluded)."""
 
 
-def _places(parts: Iterable[tuple[Segment, int]], ids: Sequence[int], longest: int) -> tuple[int, list[_Place]]:
+def _places(segments: Iterable[Segment], ids: Sequence[int], longest: int) -> tuple[int, list[_Place]]:
     """The length of the longest match in any segment, and all rows of that length."""
     best, places = 0, list[_Place]()
-    for segment, size in parts:
+    for segment in segments:
         # Where one matched, the next seldom matches further: that is one look-up less than half of all lengths.
         near = min(longest, best + 1) if best else longest
         length, low, high = _match(segment, ids, near, max(best, SHORTEST_MATCH))
@@ -67,7 +71,7 @@ def _places(parts: Iterable[tuple[Segment, int]], ids: Sequence[int], longest: i
         if length > best:
             best, places = length, []
         if length:
-            places.append((segment, size, low, high))
+            places.append((segment, low, high))
     return best, places
 
 
@@ -76,41 +80,50 @@ def _match(segment: Segment, ids: Sequence[int], longest: int, shortest: int) ->
 
 
 def _followers(places: Sequence[_Place], length: int, limit: int) -> list[list[int]]:
-    """What follows at up to `_SAMPLES` occurrences, each at most `limit` tokens and within its document."""
-    total = sum(high - low for _, _, low, high in places)
+    """What follows at up to `_SAMPLES` occurrences, each at most `limit` tokens, the marks between documents too."""
+    total = sum(high - low for _, low, high in places)
     wanted = min(_SAMPLES, total)
     # Sample i is occurrence number (2i + 1) · total / 2 · wanted of all, counted through the places.
-    numbers = iter([(2 * i + 1) * total // (2 * wanted) for i in range(wanted)])
-    number = next(numbers, None)
-    followers, before = [], 0
-    for segment, size, low, high in places:
-        while number is not None and number < before + high - low:
-            start = segment.order[low + number - before] + length
-            found = segment.tokens[start : start + limit].tolist()
-            # The mark between documents is the vocabulary's size; a damaged file may hold anything.
-            if found and not 0 <= min(found) <= max(found) < size:
-                found = found[: next(i for i, token in enumerate(found) if not 0 <= token < size)]
-            followers.append(found)
-            number = next(numbers, None)
+    numbers = [(2 * i + 1) * total // (2 * wanted) for i in range(wanted)]
+    followers: list[list[int]] = []
+    before = 0
+    for segment, low, high in places:
+        tokens, order, shift = segment.tokens, segment.order, low - before
         before += high - low
+        starts = [order[number + shift] + length for number in numbers[len(followers) : bisect_left(numbers, before)]]
+        followers += [tokens[start : start + limit].tolist() for start in starts]
     return followers
 
 
-def _chain(followers: list[list[int]], length: int, limit: int) -> tuple[int, ...]:
-    """Down the trie of `followers` of a match of `length` tokens, along the child that most of them take."""
+def _chain(followers: list[list[int]], length: int, limit: int, size: int) -> tuple[int, ...]:
+    """Down the trie of `followers` of a match of `length` tokens, along the child that most of them take.
+
+    What is no token of a vocabulary of `size` ends a follower: the mark between documents is `size`, and a damaged
+    file may hold anything.
+    """
     chain: list[int] = []
     chance = 1.0
     for depth in range(limit):
-        counts = Counter(follower[depth] for follower in followers if len(follower) > depth)
-        if not counts:
+        column = [follower[depth] for follower in followers if len(follower) > depth]
+        token, count = _most_frequent(column, size)
+        if not count:
             break
-        token, count = max(counts.items(), key=lambda item: item[1])
         chance *= _chance(count, len(followers), length + depth)
         if chance < _LEAST_CHANCE:
             break
         chain.append(token)
-        followers = [follower for follower in followers if len(follower) > depth and follower[depth] == token]
+        if count < len(followers):
+            followers = [follower for follower in followers if len(follower) > depth and follower[depth] == token]
     return tuple(chain)
+
+
+def _most_frequent(column: Sequence[int], size: int) -> tuple[int, int]:
+    """The token that stands most often in `column`, and how often; of several the first."""
+    # Behind a long match all go on alike, most of the time.
+    if column and column.count(column[0]) == len(column) and 0 <= column[0] < size:
+        return column[0], len(column)
+    counts = Counter(token for token in column if 0 <= token < size)
+    return max(counts.items(), key=itemgetter(1), default=(0, 0))
 
 
 def _chance(count: int, total: int, length: int) -> float:

@@ -33,6 +33,8 @@ class Ask:
     """What the user chose over the model's defaults."""
     accept: str | None = None
     seed: int | None = None
+    branch: int = 0
+    """Which of several answers to the same messages: with a seed, each has other noise."""
     max_tokens: int | None = None
     thinking: bool | None = None
     stop_strings: tuple[str, ...] = ()
