@@ -1,23 +1,86 @@
-"""From an entry to a file on this machine."""
+"""From an entry to a file on this machine. Nothing here asks the hub."""
 
 from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
 
-from specchat.catalogue.entries import LocalFile, PackageFile, Source
 from specchat.catalogue.errors import ModelUnavailable
+from specchat.catalogue.reference import hub_query, named_file, resolve, split_names
+from specchat.catalogue.sources import HubFile, HubQuery, LocalFile, PackageFile, Source
 
 
-def locate(source: Source) -> Path:
-    """The path of the file that `source` names; raises ModelUnavailable, with how to get it, where it isn't here."""
-    return _in_package(source) if isinstance(source, PackageFile) else _local(source)
+def locate(source: Source, model: str | None = None) -> Path:
+    """The path of the file that `source` names; of a split model, of its first part.
+
+    `model` is the entry's id, for the command that gets it. Raises ModelUnavailable, with how to get it, where the file
+    isn't here.
+    """
+    if isinstance(source, PackageFile):
+        return _in_package(source)
+    if isinstance(source, LocalFile):
+        return _local(source)
+    path = _in_cache(source)
+    if path is None:
+        raise ModelUnavailable(
+            f"{_described(source)} is not on this machine yet. "
+            f"Get it with: specchat models pull {model or source.reference}"
+        )
+    return path
+
+
+def is_here(source: Source) -> bool:
+    """Whether `locate` would find the file."""
+    try:
+        locate(source)
+    except ModelUnavailable:
+        return False
+    return True
+
+
+def _in_cache(source: HubFile | HubQuery) -> Path | None:
+    from specchat.catalogue.cache import cached_path
+
+    file = source if isinstance(source, HubFile) else named_file(source) or _among_cached(source)
+    return None if file is None else cached_path(file)
+
+
+def _among_cached(query: HubQuery) -> HubFile | None:
+    from specchat.catalogue.cache import cached_listing
+
+    cached = cached_listing(query.repo, query.revision)
+    if cached is None:
+        return None
+    commit, files = cached
+    try:
+        return resolve(query, files, commit)
+    except ModelUnavailable:
+        # The repository may well have it; here are only others of its files.
+        return None
+
+
+def _described(source: HubFile | HubQuery) -> str:
+    if isinstance(source, HubQuery):
+        return source.reference
+    size = source.total_size
+    return f"{source.file} of {source.repo}" + (f" ({size / 1e9:.1f} GB)" if size else "")
 
 
 def _local(source: LocalFile) -> Path:
-    if not source.path.exists():
-        raise ModelUnavailable(f"There is no file {source.path}.")
+    for name in split_names(source.path.name):
+        path = source.path.with_name(name)
+        if not path.exists():
+            raise ModelUnavailable(f"There is no file {path}.{_hub_hint(path)}")
     return source.path
+
+
+def _hub_hint(path: Path) -> str:
+    # `user/repo` is a path as long as nothing says that the hub is meant.
+    try:
+        reference = hub_query(f"hf:{path.as_posix()}").reference
+    except ModelUnavailable:
+        return ""
+    return "" if path.suffix == ".gguf" else f" For a model of the hub, write {reference}"
 
 
 def _in_package(source: PackageFile) -> Path:

@@ -46,6 +46,8 @@ class Progress:
 
     step: Step | None
     parts: Sequence[Part]
+    certain: str = ""
+    """The text that became certain, before tags and the space around them were taken from it."""
 
 
 class Turn:
@@ -61,8 +63,10 @@ class Turn:
 
     def __iter__(self) -> Iterator[Progress]:
         for step in self.answer:
-            yield Progress(step, self._read(self._split.feed(self._watcher.certain_text())))
-        yield Progress(None, self._read(self._split.feed(self._watcher.rest()) + self._split.finish()))
+            certain = self._watcher.certain_text()
+            yield Progress(step, self._read(self._split.feed(certain)), certain)
+        rest = self._watcher.rest()
+        yield Progress(None, self._read(self._split.feed(rest) + self._split.finish()), rest)
 
     def _read(self, parts: list[Part]) -> list[Part]:
         for channel, text in parts:

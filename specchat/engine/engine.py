@@ -136,7 +136,7 @@ class Engine:
         self._cancelled = cancelled
         loop = Loop(
             self.target,
-            # The engine's own drafter sees nothing of a plain answer; it takes over all of the text when it next begins.
+            # The engine's own drafter sees nothing of a plain answer; it reads that text when it next begins.
             self.drafter if settings.speculate else NoDrafter(),
             Sampler(settings.sampling, acceptance_rule(settings.accept, settings.seed, settings.branch)),
             depth=self.settings.depth if settings.speculate else 0,

@@ -37,6 +37,7 @@ class EngineSettings:
     gpu_layers: int = -1
     """Layers on the GPU; −1: all."""
     kv_type: KVType = KVType.F16
+    draft_kv_type: KVType = KVType.F16
     past_text: Path | None = None
     """The directory of past conversations that `suffix` drafts from; None: only from the present one."""
 

@@ -7,20 +7,43 @@ from pathlib import Path
 
 import pytest
 
-from specchat.catalogue.entries import Catalogue, CutFromTarget, LocalFile, PackageFile
+from specchat.catalogue.entries import Catalogue, Entry, HeadKind, Thinking
 from specchat.catalogue.errors import CatalogueError, ModelUnavailable
 from specchat.catalogue.locate import locate
+from specchat.catalogue.sources import CutFromTarget, HubFile, HubQuery, LocalFile, PackageFile
+from specchat.speculation.params import SamplingParams
 
-FULL = """
+SHA = "0123456789abcdef" * 4
+COMMIT = "0123456789" * 4
+
+FULL = f"""
 [mine]
 name = "My own"
-target = { path = "~/models/mine.gguf" }
-draft = { path = "/models/small.gguf" }
+target = {{ path = "~/models/mine.gguf" }}
+draft = {{ path = "/models/small.gguf" }}
 method = "draft"
 context = 2048
 license = "MIT"
+gated = true
+rank = 3
+note = "Untested."
+drafter = "eagle"
+head = {{ repo = "user/heads", file = "h.gguf" }}
+thinking = {{ default = true, switch = "enable_thinking" }}
+sampling_without_thinking = {{ temperature = 0.7 }}
 [mine.sampling]
 temperature = 0.6
+[pinned.target]
+repo = "user/some.model-GGUF"
+revision = "{COMMIT}"
+file = "Q4/some-00001-of-00002.gguf"
+size = 12
+sha256 = "{SHA.upper()}"
+[loose]
+target = {{ repo = "user/repo", file = "a.gguf" }}
+draft = {{ repo = "user/repo", quant = "Q8_0", revision = "main" }}
+drafter = "mtp"
+thinking = false
 """
 
 
@@ -53,6 +76,103 @@ def test_every_key_is_read(tmp_path: Path) -> None:
     assert entry.draft == LocalFile(Path("/models/small.gguf"))
     assert (entry.method, entry.context, entry.license) == ("draft", 2048, "MIT")
     assert entry.sampling == {"temperature": 0.6}
+    assert entry.sampling_without_thinking == {"temperature": 0.7}
+    assert (entry.gated, entry.rank, entry.note) == (True, 3, "Untested.")
+    assert (entry.drafter, entry.head) == (HeadKind.EAGLE, HubFile("user/heads", "h.gguf"))
+    assert entry.thinking == Thinking(by_default=True, switch="enable_thinking")
+
+
+def test_a_file_of_the_hub_is_pinned_as_far_as_the_catalogue_knows(tmp_path: Path) -> None:
+    models = catalogue(tmp_path, FULL)
+    rest = HubFile("user/some.model-GGUF", "Q4/some-00002-of-00002.gguf", COMMIT)
+    target = HubFile("user/some.model-GGUF", "Q4/some-00001-of-00002.gguf", COMMIT, 12, SHA, (rest,))
+    assert models.find("pinned").target == target
+    assert target.pinned
+    loose = models.find("loose")
+    assert loose.target == HubFile("user/repo", "a.gguf")
+    assert loose.draft == HubQuery("user/repo", "main", "Q8_0")
+    assert loose.hub_sources == (loose.target, loose.draft)
+    assert loose.thinking == Thinking(by_default=False)
+
+
+def test_sampling_defaults_follow_whether_the_model_thinks() -> None:
+    on, off = {"temperature": 0.6}, {"temperature": 0.7}
+    target = LocalFile(Path("a.gguf"))
+    entry = Entry("a", "A", target, sampling=on, sampling_without_thinking=off, thinking=Thinking(True, "x"))
+    assert (entry.sampling_when(), entry.sampling_when(True), entry.sampling_when(False)) == (on, on, off)
+    quiet = Entry("a", "A", target, sampling=on, sampling_without_thinking=off, thinking=Thinking(False, "x"))
+    assert (quiet.sampling_when(), quiet.sampling_when(True), quiet.sampling_when(False)) == (off, on, off)
+    assert Entry("a", "A", target, sampling=on).sampling_when(False) == on
+
+
+def test_a_draft_head_that_cannot_be_used_yet_is_said_and_replaced_by_the_suffix_method(tmp_path: Path) -> None:
+    models = catalogue(tmp_path, FULL)
+    assert models.find("loose").method == "suffix"
+    assert models.find("loose").fallback == (
+        "loose comes with an MTP head, which specchat can't draft with yet. It drafts by the method suffix instead."
+    )
+    assert "an EAGLE-3 head" in (models.find("mine").fallback or "")
+    assert models.find("pinned").fallback is None
+    # A head is no draft model: nothing may load it as one, or fetch it.
+    assert models.find("mine").head not in models.find("mine").hub_sources
+
+
+def test_models_are_chosen_unasked_by_rank_and_never_without_one(tmp_path: Path) -> None:
+    text = "".join(
+        f'[{name}]\ntarget = {{ path = "x.gguf" }}\n{rank}\n'
+        for name, rank in (("c", "rank = 5"), ("z", ""), ("b", "rank = 5"), ("a", "rank = 7"), ("d", "rank = 0"))
+    )
+    assert [entry.id for entry in catalogue(tmp_path, text).by_preference()] == ["d", "b", "c", "a"]
+
+
+class TestPackaged:
+    """The catalogue that comes with the program."""
+
+    def test_it_holds_the_models_that_are_promised(self) -> None:
+        models = Catalogue()
+        promised = {
+            "qwen3-14b", "qwen3-8b", "qwen3-4b", "qwen3-32b", "qwen2.5-coder-14b", "llama-3.1-8b",
+            "mistral-small-3.2-24b", "gpt-oss-20b", "smollm2-1.7b", "qwen3.6-27b-mtp", "demo",
+        }  # fmt: skip
+        assert promised <= set(models.entries)
+        assert models.by_preference()[0].id == "qwen3-14b"
+        assert models.by_preference()[-1].id == "demo"
+
+    @pytest.mark.parametrize("name", sorted(Catalogue().entries))
+    def test_an_entry_is_pinned_or_says_what_is_not(self, name: str) -> None:
+        entry = Catalogue().find(name)
+        assert entry.license
+        for source in (*entry.hub_sources, *([entry.head] if entry.head else [])):
+            assert isinstance(source, HubFile)
+            assert source.size is not None
+            assert source.size > 10**8
+            if source.sha256 is None or (source.revision is None and source is not entry.head):
+                assert "pinned" in entry.note
+
+    @pytest.mark.parametrize("name", sorted(Catalogue().entries))
+    def test_its_sampling_defaults_are_settings_of_the_sampler(self, name: str) -> None:
+        entry = Catalogue().find(name)
+        for thinking in (None, True, False):
+            SamplingParams(**entry.sampling_when(thinking))  # type: ignore[arg-type]
+
+    def test_one_file_has_one_pin_everywhere(self) -> None:
+        pins: dict[tuple[str, str], HubFile] = {}
+        for entry in Catalogue().entries.values():
+            for source in entry.hub_sources:
+                assert isinstance(source, HubFile)
+                assert pins.setdefault((source.repo, source.file), source) == source
+
+    def test_no_two_files_share_a_hash(self) -> None:
+        sources = {source for entry in Catalogue().entries.values() for source in entry.hub_sources}
+        hashes = [source.sha256 for source in sources if isinstance(source, HubFile) and source.sha256]
+        assert len(hashes) == len(set(hashes))
+
+    def test_what_can_not_be_drafted_with_yet_falls_back_to_suffix(self) -> None:
+        for name in ("qwen3.6-27b-mtp", "gpt-oss-20b"):
+            entry = Catalogue().find(name)
+            assert entry.drafter is not None
+            assert entry.draft is None
+            assert entry.method == "suffix"
 
 
 def test_the_user_s_own_entries_overlay_the_packaged_ones(tmp_path: Path) -> None:
@@ -77,7 +197,35 @@ def test_the_user_s_own_entries_overlay_the_packaged_ones(tmp_path: Path) -> Non
         ('[a]\ntarget = { path = "x" }\ncontext = true\n', "context must be a number of tokens"),
         ('[a]\ntarget = { path = "x" }\ndraft = { drop_layers = [] }\n', "drop_layers must be a list"),
         ('[a]\ntarget = { path = "x" }\ndraft = { drop_layers = [-1] }\n', "drop_layers must be a list"),
-        ('[a]\ntarget = { path = "x" }\nsampling = { top_k = "many" }\n', "top_k must be a number"),
+        ('[a]\ntarget = { path = "x" }\ncontext = 0\n', "context must be a number of tokens"),
+        ('[a]\ntarget = { path = "x" }\ndraft = { drop_layers = [true] }\n', "drop_layers must be a list"),
+        ('[a]\ntarget = { path = "x" }\nsampling = { top_k = "many" }\n', r"\[a.sampling\]: top_k must be a number"),
+        ('[a]\ntarget = { path = "x" }\nsampling = { top_k = 2.5 }\n', "top_k must be a whole number"),
+        ('[a]\ntarget = { path = "x" }\nsampling = { temprature = 1 }\n', "did you mean temperature"),
+        ('[a]\ntarget = { path = "x" }\nsampling = { top_p = 7 }\n', r"\[a.sampling\]: top_p is 7, but it must be"),
+        ('[a]\ntarget = { path = "x" }\nsampling = { min_p = nan }\n', "min_p is nan, but it must be"),
+        ("[a]\ntarget = { }\n", r"\[a.target\]: must name a path, a package or a repo"),
+        ('[a]\ntarget = { rep = "u/r", file = "a.gguf" }\n', "rep is no key of this table; did you mean repo"),
+        ('[a]\ntarget = { repo = "r", file = "a.gguf" }\n', "repo must be a repository of the hub"),
+        ('[a]\ntarget = { repo = "u/r" }\n', r"\[a.target\]: file is missing"),
+        ('[a]\ntarget = { repo = "u/r", file = "a.bin" }\n', "file must be a .gguf file"),
+        ('[a]\ntarget = { repo = "u/r", file = "../a.gguf" }\n', "file must be a file name"),
+        ('[a]\ntarget = { repo = "u/r", file = "a.gguf", size = -1 }\n', "size must be a number of bytes"),
+        ('[a]\ntarget = { repo = "u/r", file = "a.gguf", sha256 = "12" }\n', "sha256 must be a SHA-256"),
+        ('[a]\ntarget = { repo = "u/r", file = "a.gguf", revision = "a b" }\n', "revision must be a commit"),
+        ('[a]\ntarget = { repo = "u/r", quant = "Q8_0", size = 3 }\n', "size pins one file, but quant"),
+        ('[a]\ntarget = { repo = "u/r", file = "a.gguf", path = "x" }\n', "repo is no key of this table"),
+        ('[a]\ntarget = { package = "p", file = "a.gguf", size = 3 }\n', "sha256 is missing"),
+        ('[a]\ntarget = { path = "x" }\nthinking = "on"\n', "thinking must be true, false, or a table"),
+        ('[a]\ntarget = { path = "x" }\nthinking = { switch = "x" }\n', r"\[a.thinking\]: default is missing"),
+        ('[a]\ntarget = { path = "x" }\nthinking = { default = true }\n', r"\[a.thinking\]: switch is missing"),
+        ('[a]\ntarget = { path = "x" }\ndrafter = "medusa"\n', "drafter must be mtp or eagle"),
+        ('[a]\ntarget = { path = "x" }\nhead = { path = "y" }\n', "drafter is missing: it says of which kind head is"),
+        ('[a]\ntarget = { path = "x" }\ngated = 1\n', "gated must be true or false"),
+        ('[a]\ntarget = { path = "x" }\nrank = -1\n', "rank must be a whole number"),
+        ('[none]\ntarget = { path = "x" }\n', "'none' can't be the name of a model"),
+        ('["u/r"]\ntarget = { path = "x" }\n', "'u/r' can't be the name of a model"),
+        ('[a2.5-b]\ntarget = { path = "x" }\n', r'a name with a dot is written in quotes, as in \["a2.5-b"\]'),
     ],
 )
 def test_a_wrong_file_is_answered_by_file_table_and_key(tmp_path: Path, text: str, complaint: str) -> None:
@@ -92,11 +240,17 @@ def test_an_unreadable_catalogue_is_said_to_be_so(tmp_path: Path) -> None:
         Catalogue(tmp_path / "models.toml")
 
 
+def test_a_catalogue_that_is_no_text_is_said_to_be_so(tmp_path: Path) -> None:
+    (tmp_path / "models.toml").write_bytes(b"[a]\nname = '\xff'\n")
+    with pytest.raises(CatalogueError, match="must be a text in UTF-8"):
+        Catalogue(tmp_path / "models.toml")
+
+
 def test_an_unknown_model_is_answered_with_the_nearest_name(tmp_path: Path) -> None:
     models = catalogue(tmp_path, FULL)
     with pytest.raises(ModelUnavailable, match="Did you mean mine"):
         models.find("mnie")
-    with pytest.raises(ModelUnavailable, match="There are: mine"):
+    with pytest.raises(ModelUnavailable, match="There are: loose, mine, pinned"):
         models.find("zzzzzz")
 
 

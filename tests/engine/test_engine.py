@@ -83,3 +83,26 @@ def test_a_recurrent_draft_is_left_out_with_a_note(tiny: Path, tmp_path: Path) -
     assert "can't take back rejected tokens" in engine.take_notes()[0]
     assert sum(len(step.tokens) for step in engine.answer([1, 262], AnswerSettings(GREEDY, max_tokens=8))) == 8
     engine.close()
+
+
+def test_one_answer_can_be_decoded_plainly_and_drafting_is_right_again_after_it(tiny: Path, tmp_path: Path) -> None:
+    draft = write_model(tmp_path / "draft.gguf", seed=0, spread=0.59)
+    settings = EngineSettings(tiny, draft, Method.DRAFT, draft_tokens=3, context=256)
+    drafting, plain = AnswerSettings(GREEDY, max_tokens=24), AnswerSettings(GREEDY, max_tokens=24, speculate=False)
+    engine, fresh = Engine(settings), Engine(settings)
+    prompt = [1, 262, 263, 264]
+    first = [token for step in engine.answer(prompt, drafting) for token in step.tokens]
+    longer = [*prompt, *first, 265]
+    answer = engine.answer(longer, plain)
+    steps = list(answer)
+    assert all(step.drafted == 0 and len(step.tokens) == 1 for step in steps)
+    assert answer.timings.reused_tokens >= len(prompt) + len(first) - 1
+    longest = [*answer.transcript, 266]
+    for engine_then in (engine, fresh):
+        # The first steps of an answer may be plain, to be measured; from then on both must propose the same.
+        list(engine_then.answer(longest, drafting))
+    assert list(engine.answer(longest, drafting)) == list(fresh.answer(longest, drafting))
+    again = [token for step in engine.answer(longer, drafting) for token in step.tokens]
+    assert again == [token for step in steps for token in step.tokens]
+    engine.close()
+    fresh.close()

@@ -1,0 +1,1 @@
+"""Proof on the user's machine that what is drafted changes nothing but the speed."""

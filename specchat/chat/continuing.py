@@ -1,0 +1,76 @@
+"""One question on the command line as part of a stored conversation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from specchat.chat.conversation import Chat, Node, Span
+from specchat.chat.message import Message, Role
+from specchat.chat.store import Store
+from specchat.chat.store_file import NotStored
+
+
+def earlier(store: Store, chat_id: str | None) -> tuple[Chat, list[Message]]:
+    """The conversation, None for the latest, and what was said in it so far: its system prompt and current branch.
+
+    A question that was never answered is left out: two in a row are more than many templates allow. Raises StoreError,
+    and its kind NotStored where there is no such conversation.
+    """
+    chat = store.latest() if chat_id is None else store.chat(chat_id)
+    if chat is None:
+        raise NotStored('There is no conversation to continue yet. Begin one: specchat "Why is the sky blue?"')
+    system = [Message(Role.SYSTEM, chat.system)] if chat.system else []
+    said = [Message(node.role, node.text, reasoning=node.reasoning) for node in answered(store.thread(chat.id))]
+    return chat, [*system, *said]
+
+
+def answered(thread: Sequence[Node]) -> list[Node]:
+    """The thread up to its last answer with words in it."""
+    ends = [place for place, node in enumerate(thread, start=1) if node.role is Role.ASSISTANT and node.text.strip()]
+    return list(thread[: ends[-1]]) if ends else []
+
+
+def begin(store: Store, chat: Chat, question: str, *, model: str) -> Node:
+    """Store the question behind the last answer, and an empty answer to it, which is returned for `Store.write`."""
+    thread = answered(store.thread(chat.id))
+    asked = store.add(chat.id, thread[-1].id if thread else None, Role.USER, question)
+    return store.add(chat.id, asked.id, Role.ASSISTANT, "", model=model)
+
+
+def record(
+    store: Store,
+    chat: Chat,
+    question: str,
+    answer: str,
+    *,
+    model: str,
+    reasoning: str = "",
+    finish_reason: str = "stop",
+    statistics: Mapping[str, Any] | None = None,
+    spans: Sequence[Span] | None = None,
+) -> Node:
+    """Store a question and its finished answer behind the last one of the conversation."""
+    node = begin(store, chat, question, model=model)
+    store.write(
+        node.id, text=answer, reasoning=reasoning, finish_reason=finish_reason, statistics=statistics, spans=spans
+    )
+    return store.node(node.id)
+
+
+def statistics_of(report: Mapping[str, Any]) -> dict[str, Any]:
+    """The figures of a `--json` object under the names that are stored (`worker.messages.Figures`)."""
+    timings, drafting, memory = report["timings"], report["speculative"], report["memory"]
+    same = ("steps", "drafted", "tested", "accepted", "alpha", "tokens_per_step", "speedup", "per_position", "depths")
+    return {
+        "tokens": report["completion_tokens"],
+        **{name: drafting[name] for name in (*same, "methods", "draft_s", "verify_s")},
+        "tok_s": timings["decode_tok_s"],
+        "plain_tok_s": drafting["baseline_tok_s"],
+        "ttft_s": timings["ttft_s"],
+        "prefill_tok_s": timings["prefill_tok_s"],
+        "prompt_tokens": report["prompt_tokens"],
+        "context_used": report["prompt_tokens"] + report["completion_tokens"],
+        "used_bytes": memory["used_bytes"],
+        "free_bytes": memory["free_bytes"],
+    }

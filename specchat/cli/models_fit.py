@@ -1,0 +1,152 @@
+"""What `specchat models fit` does."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console
+
+from specchat.catalogue.entries import Catalogue, Entry
+from specchat.chat.text import visible
+from specchat.cli.diagnostics import Diagnostics
+from specchat.cli.environment import Environment
+from specchat.cli.exit_codes import ExitCode, UsageError
+from specchat.cli.outcome import outcome
+from specchat.cli.output import Stdout
+from specchat.cli.output import as_json as json_text
+from specchat.drafters.layer_skip import draft_directory
+from specchat.drafters.method import Method
+from specchat.engine.settings import EngineSettings
+from specchat.fit.check import Check
+from specchat.fit.exact import FitUnavailable
+from specchat.fit.memory import SizeError, parse_size
+from specchat.fit.pairs import NO_DRAFT, Pair, others_than, pair_of
+from specchat.fit.report import as_data, renderable
+from specchat.fit.verdict import Verdict
+from specchat.llama.context_params import KVType
+from specchat.llama.errors import LlamaError
+
+_UNKNOWN_WIDTH: Final = 80
+_LEAST_WIDTH: Final = 30
+"""On a narrower terminal its own line breaks are better than columns of single letters."""
+_DEFAULTS: Final = {"--kv": "f16", "--draft-kv": "f16", "--gpu-layers": "-1"}
+_IDLE_CARD: Final = (
+    "There is a graphics card ({card}), but the installed llama.cpp computes on the CPU only. For one that uses it: "
+    'CMAKE_ARGS=-DGGML_CUDA=on pip install --force-reinstall --no-cache-dir --no-deps "llama-cpp-python==0.3.36"'
+)
+
+
+def fit_model(
+    environment: Environment,
+    model: str,
+    *,
+    ctx: int | None = None,
+    vram: str | None = None,
+    kv: str = "f16",
+    draft_kv: str = "f16",
+    draft: str | None = None,
+    gpu_layers: int = -1,
+    as_json: bool = False,
+    quiet: bool = False,
+) -> ExitCode:
+    """Print whether `model` with its draft fits; exit code OK if so, DOES_NOT_FIT if not."""
+
+    def command() -> ExitCode:
+        try:
+            size = None if vram is None else parse_size(vram)
+        except SizeError as error:
+            raise UsageError(f"--vram: {error}") from None
+        settings = EngineSettings(
+            target=Path(model), method=Method.AUTO, context=ctx, kv_type=_kv_type(kv), gpu_layers=gpu_layers
+        )
+        verdict = _verdict(model, draft, settings, _kv_type(draft_kv), size, Diagnostics(environment, quiet=quiet))
+        chosen = {"-m": model, "--draft": draft, "--kv": kv, "--draft-kv": draft_kv, "--gpu-layers": str(gpu_layers)}
+        asked = {name: value for name, value in chosen.items() if value is not None and value != _DEFAULTS.get(name)}
+        _print(verdict, asked, environment, as_json=as_json)
+        return ExitCode.OK if verdict.fits else ExitCode.DOES_NOT_FIT
+
+    return outcome(command, environment)
+
+
+def _kv_type(name: str) -> KVType:
+    try:
+        return KVType[name.upper()]
+    except KeyError:
+        names = ", ".join(kind.name.lower() for kind in KVType)
+        raise UsageError(f"There is no cache type {name!r}; there are: {names}.") from None
+
+
+def _verdict(
+    model: str,
+    draft: str | None,
+    settings: EngineSettings,
+    draft_kv_type: KVType,
+    vram: int | None,
+    diagnostics: Diagnostics,
+) -> Verdict:
+    catalogue = Catalogue()
+    entry = catalogue.find(model)
+    if entry.fallback:
+        diagnostics.note(entry.fallback)
+    pair = _pair(entry, catalogue, draft, diagnostics)
+    context = settings.context if settings.context is not None else entry.context
+    with Check(vram) as check:
+        if check.idle_card and vram is None:
+            diagnostics.note(_IDLE_CARD.format(card=check.idle_card))
+        try:
+            return check.judge(
+                pair,
+                replace(settings, context=context),
+                draft_kv_type=draft_kv_type,
+                others=others_than(entry, catalogue),
+            )
+        except FitUnavailable as error:
+            raise LlamaError(str(error)) from None
+
+
+def _pair(entry: Entry, catalogue: Catalogue, draft: str | None, diagnostics: Diagnostics) -> Pair:
+    try:
+        pair = pair_of(entry, catalogue, draft)
+    except OSError as error:
+        diagnostics.note(f"No draft could be written to {draft_directory()} ({error.strerror}): planned without one.")
+        pair = pair_of(entry, catalogue, NO_DRAFT)
+    # A file's name may hold anything.
+    return replace(pair, id=visible(pair.id))
+
+
+def _print(verdict: Verdict, asked: Mapping[str, str], environment: Environment, *, as_json: bool) -> None:
+    stdout = Stdout(environment)
+    if as_json:
+        stdout.write(json_text(as_data(verdict, asked)) + "\n")
+        return
+    # Rich would look at the process's own streams; this one only lays out and colours.
+    variables, page = environment.variables, io.StringIO()
+    coloured = environment.stdout_is_terminal and not variables.get("NO_COLOR") and variables.get("TERM") != "dumb"
+    width = _width(environment)
+    console = Console(
+        file=page,
+        width=width,
+        force_terminal=coloured,
+        color_system="standard" if coloured else None,
+        legacy_windows=False,
+        highlight=False,
+    )
+    console.print(renderable(verdict, width, asked))
+    # Cells of tables are filled up with spaces, which nobody wants at the end of a line.
+    stdout.write("".join(f"{line.rstrip()}\n" for line in page.getvalue().splitlines()))
+
+
+def _width(environment: Environment) -> int:
+    """Columns of the terminal behind stdout; 80 where there is none."""
+    columns = environment.variables.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns) > 0:
+        return max(_LEAST_WIDTH, int(columns))
+    try:
+        return max(_LEAST_WIDTH, os.get_terminal_size(environment.stdout.fileno()).columns or _UNKNOWN_WIDTH)
+    except (OSError, ValueError):
+        return _UNKNOWN_WIDTH

@@ -1,0 +1,170 @@
+"""From a model, whether its file is here or not, to a verdict: exact where llama.cpp can be asked, else by formula."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from specchat.engine.settings import EngineSettings
+from specchat.engine.sizes import draft_params, target_params
+from specchat.fit.exact import Devices, ExactMeasure, FitUnavailable
+from specchat.fit.formula import demand_of_shapes
+from specchat.fit.memory import Memory, host, nvidia_cards, of_gpus, planned
+from specchat.fit.pairs import Pair, Source
+from specchat.fit.request import FitRequest
+from specchat.fit.shape import Shape, ShapeUnknown, shape_of
+from specchat.fit.verdict import Candidate, Measure, Plan, Verdict, judge
+from specchat.llama.context_params import KVType
+from specchat.llama.errors import LlamaError
+from specchat.llama.gguf import read_header
+
+
+def request_for(
+    settings: EngineSettings, *, n_ctx_train: int, on_device: bool, draft_kv_type: KVType = KVType.F16
+) -> FitRequest:
+    """What an engine with these settings asks llama.cpp for; `n_ctx_train`: 0 where it isn't known."""
+    # Snapshots are asked for in any case: llama.cpp gives none to a model without a running state.
+    target = target_params(settings, n_ctx_train=n_ctx_train, recurrent=True, threads=1)
+    draft = draft_params(target.n_ctx, threads=1, kv_type=draft_kv_type)
+    return FitRequest(
+        context=target.n_ctx,
+        kv_type=target.kv_type,
+        draft_kv_type=draft.kv_type,
+        gpu_layers=settings.gpu_layers,
+        flash_attention=on_device,
+        n_outputs_max=target.n_outputs_max,
+        n_ubatch=target.n_ubatch,
+        draft_ubatch=draft.n_ubatch,
+        n_rs_seq=target.n_rs_seq,
+        on_device=on_device,
+    )
+
+
+class Check:
+    """Judges pairs against one memory: the machine's, or with `vram` that of a card with so many bytes.
+
+    One process is asked about all of them; close it before models are loaded, since on a GPU it holds memory.
+    """
+
+    def __init__(self, vram: int | None = None) -> None:
+        # Before the probe: it wakes up the driver, which then takes memory of its own.
+        self._cards = nvidia_cards()
+        self._exact: ExactMeasure | None = None
+        self._estimates = False
+        self.memory = planned(vram) if vram is not None else self._of_machine()
+
+    def _of_machine(self) -> Memory:
+        gpus = self._devices().gpus
+        return of_gpus(gpus, self._cards) if gpus else host()
+
+    def _devices(self) -> Devices:
+        """What the installed llama.cpp computes on; nothing where it can't be asked, and then all is estimated."""
+        if not self._estimates:
+            try:
+                self._exact = self._exact or ExactMeasure()
+                return self._exact.devices()
+            except FitUnavailable:
+                self.close()
+        return Devices(offloads=False, gpus=())
+
+    @property
+    def idle_card(self) -> str | None:
+        """The NVIDIA card that is here but that the installed llama.cpp can't compute on; None without such."""
+        if not self._cards or self._devices().offloads or self._estimates:
+            return None
+        return next(iter(self._cards.values())).name
+
+    def judge(
+        self,
+        pair: Pair,
+        settings: EngineSettings,
+        *,
+        draft_kv_type: KVType = KVType.F16,
+        others: Iterable[Pair] = (),
+    ) -> Verdict:
+        """Whether an engine with these settings fits; `others` are pairs to propose instead, the best first.
+
+        The files are those of `pair`, not those of `settings`. Raises ModelUnusable, LlamaError for a context that
+        llama.cpp refuses, and FitUnavailable where neither way can tell.
+        """
+        request = request_for(
+            settings,
+            n_ctx_train=_dimensions(pair.target)[0],
+            on_device=self.memory.on_device,
+            draft_kv_type=draft_kv_type,
+        )
+        others, again = itertools.tee(others)
+        try:
+            return self._judge(pair, request, others)
+        except FitUnavailable:
+            if self._estimates:
+                raise
+            # The probe died of this model: both ways are never mixed in one verdict.
+            self.close()
+            return self._judge(pair, request, again)
+
+    def _judge(self, pair: Pair, request: FitRequest, others: Iterable[Pair]) -> Verdict:
+        # Lazily: most verdicts look at none of the others.
+        candidates = (candidate for other in others if (candidate := self._known(other)) is not None)
+        return judge(self._candidate(pair), Plan(request), self.memory, candidates)
+
+    def _known(self, pair: Pair) -> Candidate | None:
+        try:
+            return self._candidate(pair)
+        except (LlamaError, FitUnavailable):
+            return None
+
+    def _candidate(self, pair: Pair) -> Candidate:
+        measure = self._exactly(pair) or _by_formula(pair)
+        trained, layers = _dimensions(pair.target)
+        return Candidate(pair.id, measure, pair.draft is not None, trained, layers + 1)
+
+    def _exactly(self, pair: Pair) -> Measure | None:
+        target, draft = pair.target, pair.draft
+        if not isinstance(target, Path) or isinstance(draft, Shape):
+            return None
+        offloads, exact = self._devices().offloads, self._exact
+        if exact is None or offloads != self.memory.on_device:
+            return None
+        return lambda plan: exact.measure(target, draft if plan.draft else None, plan.request)
+
+    def close(self) -> None:
+        """End the probe; what follows is estimated."""
+        self._estimates = True
+        if self._exact is not None:
+            self._exact.close()
+            self._exact = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _by_formula(pair: Pair) -> Measure:
+    try:
+        target = _shape(pair.target)
+        draft = None if pair.draft is None else _shape(pair.draft)
+    except ShapeUnknown as error:
+        raise FitUnavailable(f"What {pair.id} takes can't be told. {error}") from None
+    return lambda plan: demand_of_shapes(target, draft if plan.draft else None, plan.request)
+
+
+def _shape(source: Source) -> Shape:
+    return source if isinstance(source, Shape) else shape_of(read_header(source))
+
+
+def _dimensions(source: Source) -> tuple[int, int]:
+    """Tokens of context that it was trained for, and layers; 0 for what the header doesn't say."""
+    if isinstance(source, Shape):
+        return source.trained_context, len(source.layers)
+    header = read_header(source)
+    values = (header.of_architecture(key) for key in ("context_length", "block_count"))
+    trained, layers = (value if isinstance(value, int) else 0 for value in values)
+    return trained, layers

@@ -1,0 +1,159 @@
+"""What an engine allocates, estimated from headers alone: for cards and builds that are not here.
+
+Caches follow llama.cpp's own arithmetic (src/llama-kv-cache.cpp, llama-kv-cache-iswa.cpp, llama-memory-recurrent.cpp)
+to the byte. The buffers of the graphs are estimated (specchat.fit.graphs).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from specchat.fit.demand import Bytes, Demand, ModelDemand
+from specchat.fit.graphs import Pass, graph_bytes, input_bytes
+from specchat.fit.request import FitRequest
+from specchat.fit.shape import Layer, Shape, shape_of
+from specchat.llama.context_params import KVType
+from specchat.llama.errors import LlamaError
+from specchat.llama.gguf import Header
+
+_CELL_PADDING = 256
+_BLOCK = 32
+"""Elements that q8_0 packs together, into 34 bytes."""
+_F32 = 4
+
+
+@dataclass(frozen=True, slots=True)
+class _Context:
+    """One context as the engine makes it."""
+
+    cells: int
+    kind: KVType
+    flash: bool
+    n_ubatch: int
+    n_outputs_max: int
+    n_rs_seq: int
+
+
+def _padded_cells(n: int) -> int:
+    return -(-n // _CELL_PADDING) * _CELL_PADDING
+
+
+def _target_context(request: FitRequest) -> _Context:
+    return _Context(
+        cells=_padded_cells(request.context),
+        kind=request.kv_type,
+        flash=request.uses_flash_attention(request.kv_type),
+        n_ubatch=min(request.n_ubatch, request.context),
+        n_outputs_max=request.n_outputs_max,
+        n_rs_seq=request.n_rs_seq,
+    )
+
+
+def _draft_context(request: FitRequest) -> _Context:
+    return _Context(
+        cells=_padded_cells(request.context),
+        kind=request.draft_kv_type,
+        flash=request.uses_flash_attention(request.draft_kv_type),
+        n_ubatch=min(request.draft_ubatch, request.context),
+        n_outputs_max=1,
+        n_rs_seq=0,
+    )
+
+
+def _row(kind: KVType, elements: int) -> int:
+    """Bytes of one cell's keys or values."""
+    return elements * 2 if kind is KVType.F16 else elements // _BLOCK * 34
+
+
+def _require_whole_blocks(shape: Shape, kind: KVType) -> None:
+    """Refuse what llama.cpp refuses (`llama_init_from_model`)."""
+    heads = (layer.queries // layer.heads for layer in shape.layers if layer.heads and layer.values)
+    odd = 0 if kind is KVType.F16 else next((length for length in heads if length % _BLOCK), 0)
+    if odd:
+        raise LlamaError(
+            f"This {shape.architecture} model can't have a quantised KV cache: its heads of {odd} elements don't "
+            f"divide into blocks of {_BLOCK}. Use --kv f16."
+        )
+
+
+def _window_cells(shape: Shape, context: _Context) -> int:
+    """Cells of a sliding layer: the window and one micro-batch, with `swa_full` off."""
+    return _padded_cells(min(context.cells, shape.window + context.n_ubatch))
+
+
+def _state_bytes(shape: Shape, n_rs_seq: int) -> int:
+    """One recurrent layer's running state and its snapshots."""
+    if shape.state is None:
+        return 0
+    rows = 1 + (n_rs_seq if shape.state.rolls_back else 0)
+    return rows * (shape.state.convolution + shape.state.state) * _F32
+
+
+def _layer_cache(shape: Shape, layer: Layer, context: _Context, widest: int) -> int:
+    # Without flash attention values lie transposed, each layer's as wide as the widest.
+    values = layer.values if context.flash or layer.values == 0 else widest
+    cells = _window_cells(shape, context) if layer.slides else context.cells
+    attention = cells * (_row(context.kind, layer.keys) + _row(context.kind, values)) if layer.caches else 0
+    return attention + (_state_bytes(shape, context.n_rs_seq) if layer.recurs else 0)
+
+
+def _demand(shape: Shape, context: _Context, request: FitRequest) -> ModelDemand:
+    """One model's share, on the device and on the host."""
+    _require_whole_blocks(shape, context.kind)
+    layers = request.gpu_layers if request.on_device else 0
+    widest = max(layer.values for layer in shape.layers)
+    cache = {True: 0, False: 0}
+    for number, layer in enumerate(shape.layers):
+        cache[shape.weights.places_layer(number, layers)] += _layer_cache(shape, layer, context, widest)
+    compute = _compute(shape, context, request, layers)
+    return ModelDemand(
+        device=Bytes(shape.weights.on_device(layers), cache[True], compute[True]),
+        host=Bytes(shape.weights.on_host(layers), cache[False], compute[False]),
+    )
+
+
+def _compute(shape: Shape, context: _Context, request: FitRequest, layers: int) -> dict[bool, int]:
+    """Buffers of the graphs on the device (True) and on the host (False)."""
+    window = _window_cells(shape, context) if any(layer.slides for layer in shape.layers) else 0
+    one = Pass(
+        rows=context.n_ubatch,
+        outputs=context.n_outputs_max,
+        cells=context.cells,
+        window_cells=window,
+        flash=context.flash,
+        n_rs_seq=context.n_rs_seq,
+    )
+    whole = graph_bytes(shape, one)
+    if not request.on_device:
+        return {True: 0, False: whole}
+    places = [shape.weights.places_layer(number, layers) for number in range(len(shape.layers))]
+    on_device = whole if any(places) or shape.weights.on_device(layers) else 0
+    if on_device and context.kind is not KVType.F16:
+        # CUDA's kernels for quantised caches first unpack one layer's keys and values (ggml-cuda/fattn.cu).
+        on_device += 2 * max(context.cells * (layer.keys + layer.values) for layer in shape.layers if layer.attends)
+    if on_device and not all(places):
+        # Long batches compute even the host's layers on the GPU: their weights visit it one tensor at a time.
+        on_device += shape.weights.largest
+    return {True: on_device, False: input_bytes(shape, one) if all(places) else whole}
+
+
+def demand_of_shapes(target: Shape, draft: Shape | None, request: FitRequest) -> Demand:
+    """What a target and its draft take, estimated from their shapes.
+
+    Raises LlamaError for a quantised cache that llama.cpp would refuse.
+    """
+    return Demand(
+        target=_demand(target, _target_context(request), request),
+        draft=None if draft is None else _demand(draft, _draft_context(request), request),
+        context=request.context,
+        exact=False,
+        on_device=request.on_device,
+    )
+
+
+def demand_by_formula(target: Header, draft: Header | None, request: FitRequest) -> Demand:
+    """What a target and its draft take, estimated from their headers.
+
+    Raises ShapeUnknown, and as `demand_of_shapes` does.
+    """
+    return demand_of_shapes(shape_of(target), None if draft is None else shape_of(draft), request)

@@ -1,0 +1,300 @@
+"""The chat: one screen, and the registry's actions on it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import ClassVar, Final
+
+from textual import events, on, work
+from textual.app import App, ComposeResult
+from textual.binding import BindingType
+from textual.containers import Horizontal, Vertical
+from textual.screen import Screen
+from textual.widgets import Input, Static, TextArea
+
+from specchat.chat.store import Store
+from specchat.chat.store_file import StoreError
+from specchat.tui import theme
+from specchat.tui.actions import ACTIONS, BY_ID, Action, Situation
+from specchat.tui.commands import Command, Prompt, Unknown, read
+from specchat.tui.completion import Completion
+from specchat.tui.engine_state import Phase
+from specchat.tui.footer import Footer
+from specchat.tui.header import Header
+from specchat.tui.hearing import Hearing
+from specchat.tui.keymap import bindings_of, keymap_of, resolve
+from specchat.tui.notice import Notice
+from specchat.tui.on_screen import OnScreen
+from specchat.tui.options import ChatOptions
+from specchat.tui.palette import ActionCommands
+from specchat.tui.panel.panel import Panel
+from specchat.tui.prompt import PromptArea
+from specchat.tui.shelf import Download, Shelf
+from specchat.tui.showing import choice_of, welcome
+from specchat.tui.stage import EngineClient, Severity
+from specchat.tui.talk import Talk
+from specchat.tui.transcript import Transcript
+
+_PLACEHOLDER: Final = "Ask something, or begin with / for a command"
+PANEL_FROM: Final = 100
+"""Columns from which there is room for the panel beside the text."""
+
+
+class ChatApp(App[int], inherit_bindings=False):
+    """The chat over a worker, a store of conversations and a shelf of models."""
+
+    CSS_PATH = "app.tcss"
+    TITLE = "specchat"
+    # Our own key opens the palette: it can be changed like any other.
+    ENABLE_COMMAND_PALETTE: ClassVar[bool] = False
+    COMMANDS: ClassVar = {ActionCommands}
+    BINDINGS: ClassVar[list[BindingType]] = list(bindings_of(ACTIONS))
+    HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (70, "-narrow"), (100, "-wide")]  # noqa: RUF012 - Textual declares it so
+
+    def __init__(self, worker: EngineClient, store: Store, shelf: Shelf, options: ChatOptions) -> None:
+        """Raises KeymapError for `options.keys` that can't be meant."""
+        self.keys = resolve(options.keys)
+        super().__init__()
+        self.use_command_palette = True
+        self.set_keymap(keymap_of(options.keys, self.keys))
+        for own in theme.OWN:
+            self.register_theme(own)
+        self.theme = options.theme if options.theme in self.available_themes else theme.DEFAULT
+        self.options, self.store, self.shelf = options, store, shelf
+        self.stage = OnScreen(self)
+        self.talk = Talk(worker, store, self.stage, options)
+        self._hearing = Hearing(self.talk)
+        self.downloads: dict[str, Download] = {}
+        self.attached: dict[str, str] = {}
+        """Files that go with the next question, as its text, by their names."""
+        self.last_interrupt: float | None = None
+        self._panel_chosen = False
+
+    def compose(self) -> ComposeResult:
+        """Header, transcript with the panel beside it, prompt, keys."""
+        yield Header()
+        with Horizontal(id="body"):
+            with Vertical(id="middle"):
+                yield Static(welcome(self.keys), id="welcome")
+                yield Transcript(id="transcript")
+            yield Panel(id="panel")
+        yield Notice(id="notice")
+        yield Static(id="status", markup=False)
+        complete = Completion(lambda: [row.id for row in self.shelf.rows()], lambda: self.available_themes)
+        yield PromptArea(id="prompt", history=self.options.history, complete=complete, placeholder=_PLACEHOLDER)
+        yield Footer()
+
+    # Start and end
+
+    async def on_mount(self) -> None:
+        """Paint first; the worker starts after."""
+        self.query_one(Footer).keys = self.keys
+        if self.options.prompt:
+            self.prompt.set_text(self.options.prompt)
+        self.prompt.focus()
+        self.stage.show_whether_empty()
+        self.call_after_refresh(self._start)
+
+    async def _start(self) -> None:
+        for note in self.options.notes:
+            self.say(note, "warning")
+        for note in self.store.notes:
+            self.say(note, "warning")
+        self._hear()
+        await self.talk.worker.start()
+        if self.options.load is not None:
+            self.talk.open_model(self.options.load)
+        self.changed()
+        await self._open_conversation()
+        if self.options.load is None:
+            await self.perform(BY_ID["model"], "")
+
+    async def _open_conversation(self) -> None:
+        try:
+            latest = self.store.latest() if self.options.latest else None
+            chat_id = self.options.chat or (latest.id if latest else None)
+            if chat_id is not None:
+                await self.talk.open(chat_id)
+        except StoreError as error:
+            self.say(str(error), "error")
+
+    @work
+    async def _hear(self) -> None:
+        async for event in self.talk.worker:
+            try:
+                await self._hearing.hear(event)
+            except StoreError as error:
+                self.say(str(error), "error")
+
+    async def leave(self) -> None:
+        """Keep what was written, free the models, end."""
+        await self.talk.close()
+        self.exit(0)
+
+    # Actions
+
+    def situation(self) -> Situation:
+        """What is going on."""
+        talk, transcript = self.talk, self.transcript
+        focused = self.focused
+        return Situation(
+            generating=talk.writing is not None or talk.asking,
+            loaded=talk.engine.phase is Phase.READY,
+            failed=talk.engine.phase in (Phase.FAILED, Phase.NONE),
+            has_messages=bool(transcript.records),
+            on_message=focused is transcript,
+            prompt_empty=not self.prompt.text,
+            in_prompt=focused is not None and self.prompt in focused.ancestors_with_self,
+        )
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Keys do what makes sense now, and otherwise nothing."""
+        if action != "act" or not self.is_running:
+            return True
+        with_argument = len(parameters) > 1
+        return with_argument or BY_ID[str(parameters[0])].when(self.situation())
+
+    async def action_act(self, id: str, argument: str = "") -> None:
+        """Do an action of the registry."""
+        await self.perform(BY_ID[id], argument)
+
+    async def perform(self, action: Action, argument: str) -> None:
+        """Do an action; what goes wrong is said, never thrown."""
+        try:
+            await action.load()(self, argument)
+        except (StoreError, ValueError, LookupError) as error:
+            self.say(str(error), "error")
+        self.changed()
+
+    @on(PromptArea.Submitted)
+    async def submitted(self, event: PromptArea.Submitted) -> None:
+        """A prompt goes to the model, a command to its action."""
+        match read(event.text):
+            case Prompt(text):
+                await self._send(text)
+            case Command(action, argument) if action.slash_when(self.situation()):
+                # First, since the action may put something else there.
+                self.prompt.clear_prompt()
+                await self.perform(action, argument)
+            case Command(action, _):
+                self.say(f"/{action.slash[0]} makes no sense just now: {action.description}", "warning")
+            case Unknown(_, sentence):
+                self.say(sentence, "warning")
+
+    async def _send(self, text: str) -> None:
+        try:
+            await self.talk.send("\n".join([*self.attached.values(), text]))
+        except StoreError as error:
+            # The text stays in the prompt.
+            self.say(str(error), "error")
+            return
+        self.attached.clear()
+        self.prompt.clear_prompt()
+
+    # What the transcript asks for
+
+    @on(PromptArea.FilesDropped)
+    async def files_dropped(self, event: PromptArea.FilesDropped) -> None:
+        """Files go with the next question."""
+        for path in event.paths:
+            await self.perform(BY_ID["file"], str(path))
+
+    @on(Transcript.CopyRequested)
+    def copy_requested(self, event: Transcript.CopyRequested) -> None:
+        """A message or one of its code blocks goes to the clipboard."""
+        what = f"Code block {event.number} of {event.count}" if event.count else "The message"
+        self.copy(event.text, what)
+
+    @on(Transcript.EditRequested)
+    async def edit_requested(self, event: Transcript.EditRequested) -> None:
+        """A question is written anew."""
+        await self.perform(BY_ID["edit"], event.node_id)
+
+    @on(Transcript.SiblingRequested)
+    async def sibling_requested(self, event: Transcript.SiblingRequested) -> None:
+        """Another version of a message is shown."""
+        await self.perform(BY_ID["next_branch" if event.step > 0 else "previous_branch"], event.node_id)
+
+    def copy(self, text: str, what: str) -> None:
+        """Put text on the clipboard and say so."""
+        from specchat.tui import clipboard
+
+        problem = clipboard.copy(text, self.copy_to_clipboard, clipboard.desktop_command())
+        self.say(problem or f"{what} is on the clipboard.", "warning" if problem else "information")
+
+    # The stage
+
+    @property
+    def base(self) -> Screen[object]:
+        """The screen under all dialogs."""
+        return self.screen_stack[0]
+
+    @property
+    def transcript(self) -> Transcript:
+        """The conversation on the screen."""
+        return self.base.query_one("#transcript", Transcript)
+
+    @property
+    def prompt(self) -> PromptArea:
+        """Where the user writes."""
+        return self.base.query_one("#prompt", PromptArea)
+
+    def say(self, sentence: str, severity: Severity = "information") -> None:
+        """A toast."""
+        self.stage.say(sentence, severity)
+
+    def put_in_prompt(self, text: str) -> None:
+        """Put text before what stands in the prompt."""
+        self.stage.put_in_prompt(text)
+
+    def changed(self) -> None:
+        """Something around the text may say something else now."""
+        self.stage.changed()
+
+    def on_descendant_focus(self) -> None:
+        """Other keys make sense where the focus is now."""
+        self.changed()
+
+    # For the actions
+
+    async def attempt(self, deed: Awaitable[object]) -> None:
+        """Do something with the store; what goes wrong is said."""
+        try:
+            await deed
+        except StoreError as error:
+            self.say(str(error), "error")
+        self.changed()
+
+    def attach(self, files: dict[str, str]) -> None:
+        """These files, and no others, go with the next question."""
+        self.attached = files
+        self.prompt.set_attachments(files)
+
+    async def forget(self, chat_id: str) -> None:
+        """Delete a conversation; one that is on the screen leaves it. Raises StoreError."""
+        if self.talk.chat is not None and self.talk.chat.id == chat_id:
+            await self.talk.new()
+        await asyncio.to_thread(self.options.forget or self.store.delete, chat_id)
+
+    def show_panel(self, visible: bool) -> None:
+        """Show or hide the panel; from then on the width does not decide any more."""
+        panel = self.base.query_one(Panel)
+        self._panel_chosen = True
+        panel.display = visible
+        if visible:
+            panel.show(self.talk.track, choice_of(self.talk))
+
+    def on_resize(self, event: events.Resize) -> None:
+        """A narrow terminal has no room for the panel, until the user wants it."""
+        if not self._panel_chosen:
+            self.base.query_one(Panel).display = event.size.width >= PANEL_FROM
+
+    def selected_text(self) -> str:
+        """What the user has selected, in the transcript or where he writes."""
+        focused = self.focused
+        if isinstance(focused, TextArea) and focused.selected_text:
+            return focused.selected_text
+        if isinstance(focused, Input) and focused.selected_text:
+            return focused.selected_text
+        return self.screen.get_selected_text() or ""

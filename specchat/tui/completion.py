@@ -1,0 +1,83 @@
+"""What Tab makes of a slash command that was begun."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from specchat.tui.actions import BY_SLASH
+from specchat.tui.choices import KEYS
+
+_FIXED = {
+    "spec": ("on", "off"),
+    "think": ("on", "off", "auto"),
+    "set": KEYS,
+    "show": ("info", "params", "system", "draft"),
+    "export": ("md", "json"),
+    "reload": ("smaller", "plain"),
+    "copy": ("code",),
+    "k": ("auto",),
+}
+
+
+class Completion:
+    """Completes names of commands, their words, models, themes and paths, as far as they are certain."""
+
+    def __init__(self, models: Callable[[], Sequence[str]], themes: Callable[[], Iterable[str]]) -> None:
+        self._models, self._themes = models, themes
+
+    def __call__(self, text: str, position: int) -> tuple[int, str] | None:
+        """From where to replace up to `position`, and by what; None where nothing is certain."""
+        before = text[:position]
+        if not before.startswith("/") or "\n" in before:
+            return None
+        name, space, argument = before[1:].partition(" ")
+        if not space:
+            whole = _certain(name, BY_SLASH)
+            return None if whole is None else (1, whole)
+        whole = self._argument(name, argument)
+        return None if whole is None else (len(name) + 2, whole)
+
+    def _argument(self, name: str, argument: str) -> str | None:
+        action = BY_SLASH.get(name)
+        if action is None:
+            return None
+        if action.id == "file":
+            return _path(argument)
+        if action.id in ("model", "draft"):
+            return _certain(argument, self._models())
+        if action.id == "theme":
+            return _certain(argument, self._themes())
+        return _certain(argument, _FIXED.get(action.slash[0], ()))
+
+
+def _certain(start: str, names: Iterable[str]) -> str | None:
+    """What all names that begin so have in common, with a space after a single one; None if that is nothing new."""
+    found = [name for name in names if name.startswith(start)]
+    if not found:
+        return None
+    common = _common(found) + (" " if len(found) == 1 else "")
+    return common if len(common) > len(start) else None
+
+
+def _path(start: str) -> str | None:
+    typed = Path(start).expanduser()
+    directory = typed if start.endswith("/") or not start else typed.parent
+    prefix = start[: len(start) - len("" if start.endswith("/") else typed.name)] if start else ""
+    try:
+        entries = [entry.name + ("/" if entry.is_dir() else "") for entry in directory.iterdir()]
+    except OSError:
+        return None
+    hidden = "" if start.endswith("/") or not start else typed.name
+    found = [name for name in sorted(entries) if name.startswith(hidden) and (hidden or not name.startswith("."))]
+    common = _common(found)
+    return prefix + common if len(common) > len(hidden) else None
+
+
+def _common(names: Sequence[str]) -> str:
+    """How all of them begin."""
+    low, high = min(names, default=""), max(names, default="")
+    length = next(
+        (place for place, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), min(len(low), len(high))
+    )
+    return low[:length]

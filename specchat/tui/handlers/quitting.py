@@ -1,0 +1,31 @@
+"""Ctrl+C and leaving."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from specchat.tui.app import ChatApp
+
+_AGAIN_WITHIN_S: Final = 2.0
+
+
+async def interrupt(app: ChatApp, _argument: str) -> None:
+    """Copy what is selected; else stop the answer; else quit at the second time."""
+    selected = app.selected_text()
+    if selected:
+        app.copy(selected, "What was selected")
+        return
+    if app.talk.stop():
+        return
+    now, last = app.options.clock(), app.last_interrupt
+    if last is not None and now - last <= _AGAIN_WITHIN_S:
+        await app.leave()
+        return
+    app.last_interrupt = now
+    app.say("Once more within 2 seconds quits.")
+
+
+async def quit(app: ChatApp, _argument: str) -> None:
+    """Leave."""
+    await app.leave()

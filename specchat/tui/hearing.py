@@ -1,0 +1,114 @@
+"""What the worker says, and what becomes of it."""
+
+from __future__ import annotations
+
+from functools import singledispatchmethod
+
+from specchat.chat.store_file import StoreError
+from specchat.tui.talk import Talk
+from specchat.tui.wording import answer_line, compared
+from specchat.tui.writing import Writing
+from specchat.worker.messages import Died, Figures, Finished, Loaded, LoadFailed, Loading, Note, Prefill, Tokens
+
+
+class Hearing:
+    """Takes the worker's events to the conversation, the store and the screen."""
+
+    def __init__(self, talk: Talk) -> None:
+        self._talk, self._stage, self._engine = talk, talk.stage, talk.engine
+
+    @singledispatchmethod
+    async def hear(self, event: object) -> None:
+        """Do what an event of the worker asks for; raises StoreError."""
+        raise TypeError(f"An event of an unknown kind: {event!r}")
+
+    @hear.register
+    async def _(self, event: Loading) -> None:
+        self._engine.stage = event.stage
+        self._stage.changed()
+
+    @hear.register
+    async def _(self, event: Loaded) -> None:
+        self._engine.opened(event)
+        for note in event.notes:
+            self._stage.say(note)
+        self._stage.withdraw_offer()
+        self._stage.changed()
+        await self._talk.ask_if_ready()
+
+    @hear.register
+    async def _(self, event: LoadFailed) -> None:
+        self._engine.lost()
+        self._stage.offer_reload(event.reason)
+        self._stage.changed()
+
+    @hear.register
+    async def _(self, event: Prefill) -> None:
+        writing = self._being_written(event.turn)
+        if writing is not None:
+            writing.read, writing.to_read = event.read, event.total
+            if writing.shown and event.read < event.total:
+                self._stage.status(f"reading the conversation: {event.read:,} of {event.total:,} tokens")
+            self._stage.changed()
+
+    @hear.register
+    async def _(self, event: Tokens) -> None:
+        writing = self._being_written(event.turn)
+        if writing is None:
+            return
+        writing.take(event.spans, event.figures)
+        self._engine.take(event.figures)
+        self._talk.track.take(event.figures)
+        if writing.shown:
+            self._stage.append(event.spans, event.figures.tokens)
+        writing.save_now_and_then(self._talk.store, self._talk.options.clock(), self._not_saved)
+        self._stage.changed()
+
+    @hear.register
+    async def _(self, event: Finished) -> None:
+        writing = self._being_written(event.turn)
+        if writing is not None:
+            self._engine.take(event.figures)
+            await self._finish(writing, event.figures, event.reason, event.error or "")
+
+    @hear.register
+    async def _(self, event: Note) -> None:
+        self._stage.say(event.text)
+
+    @hear.register
+    async def _(self, event: Died) -> None:
+        self._engine.lost()
+        self._stage.offer_reload(event.reason)
+        self._stage.say(event.reason, "error")
+        writing = self._talk.writing
+        if writing is not None:
+            await self._finish(writing, writing.figures, "error", event.reason)
+        self._stage.changed()
+
+    def _being_written(self, turn: int) -> Writing | None:
+        return self._talk.writing if self._talk.writing is not None and self._talk.writing.turn == turn else None
+
+    async def _finish(self, writing: Writing, figures: Figures, reason: str, error: str) -> None:
+        before = self._talk.history[-1] if self._talk.history else (None, True)
+        writing.figures = figures
+        self._talk.track.finish(figures)
+        self._talk.history.append((figures, writing.speculate))
+        self._talk.writing = None
+        if writing.shown:
+            line = answer_line(figures, compared(figures, writing.speculate, *before)) if figures.tokens else ""
+            self._stage.finish(line, reason, error)
+        self._stage.changed()
+        try:
+            await writing.save_finished(self._talk.store, reason)
+        except StoreError as problem:
+            if writing.shown:
+                self._not_saved(problem)
+        await self._go_on()
+
+    async def _go_on(self) -> None:
+        await self._talk.ask_if_ready()
+        if self._talk.waiting and self._talk.writing is None and not self._talk.asking:
+            await self._talk.send(self._talk.waiting.popleft())
+
+    def _not_saved(self, error: StoreError) -> None:
+        self._stage.say(f"This answer is not saved: {error}", "error")

@@ -1,0 +1,134 @@
+"""The conversation's stage: transcript, prompt and what stands around them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from textual.content import Content
+from textual.timer import Timer
+from textual.widgets import Static
+
+from specchat.tui.footer import Footer
+from specchat.tui.header import Header
+from specchat.tui.notice import Notice
+from specchat.tui.panel.panel import Panel
+from specchat.tui.showing import choice_of, header_facts, status_words
+from specchat.tui.stage import Severity
+from specchat.tui.transcript import Answer, AnswerRecord, Record, UserRecord
+from specchat.worker.messages import Span
+
+if TYPE_CHECKING:
+    from specchat.tui.app import ChatApp
+
+_DRAW_EVERY_S: Final = 0.1
+"""Header, panel and status are drawn at most this often; text comes first."""
+_TOAST_S: Final = {"information": 4, "warning": 6, "error": 10}
+
+
+class OnScreen:
+    """The stage of `specchat.tui.stage`, on the app's lowest screen."""
+
+    def __init__(self, app: ChatApp) -> None:
+        self._app = app
+        self._answer: Answer | None = None
+        self._marked = False
+        self._drawn_at = 0.0
+        self._timer: Timer | None = None
+
+    @property
+    def marks_origins(self) -> bool:
+        """Whether answers show who wrote what."""
+        return self._marked
+
+    def load(self, records: Sequence[Record]) -> None:
+        """Show another conversation."""
+        self._answer = None
+        self._app.transcript.load(records)
+        self.show_whether_empty()
+        if self._marked:
+            self._app.call_after_refresh(self.mark_origins, True)
+
+    def add_user(self, record: UserRecord) -> None:
+        """Add a question."""
+        self._app.transcript.add_user(record.node_id, record.text)
+        self.show_whether_empty()
+
+    def begin_answer(self, record: AnswerRecord) -> None:
+        """Add an empty answer."""
+        self._answer = self._app.transcript.begin_answer(record.node_id, record.model)
+        self._answer.show_branch(*record.branch)
+        if self._marked:
+            self._answer.show_provenance(True)
+
+    def append(self, spans: Sequence[Span], tokens: int) -> None:
+        """More text of the answer."""
+        if self._answer is not None:
+            self._answer.append(spans, tokens)
+
+    def status(self, words: str) -> None:
+        """What happens before its first word."""
+        if self._answer is not None:
+            self._answer.show_status(words)
+
+    def finish(self, line: str, reason: str, error: str) -> None:
+        """The answer ended."""
+        if self._answer is not None:
+            self._answer.finish(line, reason, error)
+            self._answer = None
+
+    def mark_origins(self, marked: bool) -> None:
+        """Show who wrote what in the answers, or no longer."""
+        self._marked = marked
+        for answer in self._app.transcript.query(Answer):
+            answer.show_provenance(marked)
+
+    def say(self, sentence: str, severity: Severity = "information") -> None:
+        """A toast."""
+        self._app.notify(sentence, severity=severity, markup=False, timeout=_TOAST_S[severity])
+
+    def put_in_prompt(self, text: str) -> None:
+        """Put text before what stands in the prompt, and go there."""
+        prompt = self._app.prompt
+        present = prompt.full_text
+        prompt.set_text(f"{text}\n{present}" if present.strip() else text)
+        prompt.focus()
+
+    def offer_reload(self, sentence: str) -> None:
+        """Say why no model is open, and offer."""
+        self._app.base.query_one(Notice).offer(sentence, reload=self._app.talk.engine.load is not None)
+
+    def withdraw_offer(self) -> None:
+        """A model is being opened."""
+        self._app.base.query_one(Notice).withdraw()
+
+    def changed(self) -> None:
+        """Draw what stands around the text, now or soon."""
+        if self._timer is not None or not self._app.is_running:
+            return
+        wait = self._drawn_at + _DRAW_EVERY_S - time.monotonic()
+        if wait <= 0:
+            self.draw()
+        else:
+            self._timer = self._app.set_timer(wait, self.draw)
+
+    def draw(self) -> None:
+        """Draw what stands around the text."""
+        if self._timer is not None:
+            self._timer.stop()
+            self._timer = None
+        self._drawn_at = time.monotonic()
+        app, base = self._app, self._app.base
+        base.query_one(Header).facts = header_facts(app.talk)
+        base.query_one(Footer).situation = app.situation()
+        base.query_one("#status", Static).update(Content(status_words(app.talk, app.keys, app.downloads)))
+        panel = base.query_one(Panel)
+        if panel.display:
+            panel.show(app.talk.track, choice_of(app.talk))
+
+    def show_whether_empty(self) -> None:
+        """A welcome where there is no conversation yet."""
+        empty = not self._app.transcript.records
+        self._app.base.query_one("#welcome").display = empty
+        self._app.transcript.display = not empty

@@ -1,0 +1,1 @@
+"""The side panel: how speculation is doing, as it happens."""

@@ -1,0 +1,1 @@
+"""Screens over the chat, each loaded when it is first opened."""

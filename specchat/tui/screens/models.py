@@ -1,0 +1,182 @@
+"""Choosing a model: what there is, what drafts for it, whether it fits, and fetching what isn't here."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import ClassVar, Final
+
+from rich.text import Text
+from textual import work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.widgets import DataTable, Input, Static
+
+from specchat.tui.panel.strokes import meter
+from specchat.tui.screens.dialog import Dialog
+from specchat.tui.shelf import Download, DownloadProgress, DownloadState, Fit, Shelf, ShelfRow
+from specchat.tui.wording import size
+
+_COLUMNS: Final = (("", 1), ("model", 28), ("size", 9), ("draft", 16), ("method", 10), ("on this machine", 26))
+_POLL_S: Final = 0.2
+
+
+class ModelPicker(Dialog[str]):
+    """The list; its result is the id of the model to load."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("slash", "find", "find"),
+        Binding("space", "pause", "pause or go on"),
+        Binding("b", "best", "best"),
+    ]
+    title_text = "Models"
+    hint = "enter choose or fetch   space pause   b best that fits   / find   esc close"
+
+    def __init__(self, shelf: Shelf, present: str, downloads: dict[str, Download]) -> None:
+        super().__init__()
+        self._shelf, self._present, self._downloads = shelf, present, downloads
+        self._rows: Sequence[ShelfRow] = ()
+        self._fits: dict[str, Fit] = {}
+        self._waiting: str | None = None
+        """Chosen, and loaded once it has been fetched."""
+
+    def body(self) -> ComposeResult:
+        """A line to find in, the list, and what is being fetched."""
+        yield Input(placeholder="find a model", id="find")
+        table: DataTable[Text] = DataTable(cursor_type="row", id="rows", zebra_stripes=False)
+        for label, width in _COLUMNS:
+            table.add_column(label, width=width, key=label or "mark")
+        yield table
+        yield Static(id="said", classes="complaint", markup=False)
+        yield Static(id="download", markup=False)
+
+    def on_mount(self) -> None:
+        """Read the list, then what fits, without keeping anybody waiting."""
+        self.query_one("#rows").focus()
+        self._read()
+        self.set_interval(_POLL_S, self._watch_download)
+
+    @work(exclusive=True)
+    async def _read(self) -> None:
+        try:
+            self._rows = await asyncio.to_thread(self._shelf.rows)
+        except Exception as error:  # whatever a shelf says is a sentence for the user
+            self._say(str(error))
+            return
+        self._draw()
+        for row in self._rows:
+            try:
+                self._fits[row.id] = await asyncio.to_thread(self._shelf.fit, row.id)
+            except Exception as error:  # one model that can't be judged must not hide the others
+                self._fits[row.id] = Fit(str(error))
+            self._draw()
+
+    def _say(self, sentence: str) -> None:
+        self.query_one("#said", Static).update(Content(sentence))
+
+    def _draw(self) -> None:
+        table = self.query_one("#rows", DataTable)
+        at = self._under_cursor()
+        words = self.query_one("#find", Input).value.casefold()
+        rows = [row for row in self._rows if words in f"{row.id} {row.name}".casefold()]
+        table.clear()
+        for row in rows:
+            table.add_row(*self._cells(row), key=row.id)
+        wanted = at or self._present
+        place = next((i for i, row in enumerate(rows) if row.id == wanted), 0)
+        table.move_cursor(row=place)
+
+    def _cells(self, row: ShelfRow) -> list[Text]:
+        fit = self._fits.get(row.id)
+        fits = "…" if fit is None else fit.words
+        error = self.app.theme_variables.get("error", "red")
+        style = "dim" if fit is None or fit.fits is None else ("" if fit.fits else error)
+        mark = "●" if row.id == self._present else ("✓" if row.here else "↓")
+        cells = (mark, row.name, size(row.size) if row.size else "", row.draft or "–", row.method or "auto")
+        return [*(Text(cell) for cell in cells), Text(fits, style=style)]
+
+    def _under_cursor(self) -> str | None:
+        table = self.query_one("#rows", DataTable)
+        if not table.row_count:
+            return None
+        return str(table.coordinate_to_cell_key(table.cursor_coordinate).row_key.value)
+
+    def on_input_changed(self, _event: Input.Changed) -> None:
+        """Narrow the list while the name is written."""
+        self._draw()
+
+    def on_input_submitted(self, _event: Input.Submitted) -> None:
+        """From the name to the list."""
+        self.query_one("#rows").focus()
+
+    def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
+        """Enter on a model."""
+        self._choose(str(event.row_key.value))
+
+    def _choose(self, id: str) -> None:
+        row = next((row for row in self._rows if row.id == id), None)
+        if row is None or row.here:
+            self.dismiss(id)
+            return
+        self._waiting = id
+        try:
+            if id in self._downloads:
+                self._downloads[id].resume()
+            else:
+                self._downloads[id] = self._shelf.fetch(id)
+        except Exception as error:  # a sentence for the user
+            self._waiting = None
+            self._say(str(error))
+            return
+        self._watch_download()
+
+    def _watch_download(self) -> None:
+        id = self._waiting or next(iter(self._downloads), None)
+        if id is None or not self.is_attached:
+            return
+        progress = self._downloads[id].progress()
+        self.query_one("#download", Static).update(download_line(id, progress))
+        if progress.state is DownloadState.DONE:
+            del self._downloads[id]
+            if id == self._waiting:
+                self.dismiss(id)
+            else:
+                self._read()
+
+    def action_pause(self) -> None:
+        """Pause the download, or let it go on."""
+        for download in self._downloads.values():
+            state = download.progress().state
+            download.pause() if state is DownloadState.RUNNING else download.resume()
+        self._watch_download()
+
+    def action_find(self) -> None:
+        """Write a name."""
+        self.query_one("#find").focus()
+
+    @work(exclusive=True, group="best")
+    async def action_best(self) -> None:
+        """Choose the best model that this machine can run."""
+        id = await asyncio.to_thread(self._shelf.best)
+        if id is None:
+            self._say("None of these models fits this machine. A smaller one can be named: /model PATH.")
+        else:
+            self._choose(id)
+
+
+def download_line(id: str, progress: DownloadProgress) -> Content:
+    """A download as one line."""
+    if progress.state is DownloadState.FAILED:
+        return Content.styled(f"{id}: {progress.error} Enter tries again.", "$error")
+    share = progress.done / progress.total if progress.total else 0.0
+    full, empty = meter(share, 24)
+    whole = f" of {size(progress.total)}" if progress.total else ""
+    speed = f" · {size(progress.bytes_s)}/s" if progress.bytes_s else ""
+    state = " · paused, space goes on" if progress.state is DownloadState.PAUSED else speed
+    return Content.assemble(
+        (f"{id} ", "$foreground"),
+        (full, "$primary"),
+        (empty, "$surface-lighten-2"),
+        (f" {size(progress.done)}{whole}{state}", "$foreground-muted"),
+    )

@@ -1,0 +1,91 @@
+"""A branch of a conversation, as the model is given it and as the transcript shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+from specchat.chat.conversation import Node
+from specchat.chat.message import Role
+from specchat.tui.transcript.records import AnswerRecord, Record, UserRecord
+from specchat.tui.wording import answer_line
+from specchat.worker.messages import Figures, Span
+
+Branches = Mapping[int, tuple[int, int]]
+"""Which of how many versions a message is, by its id; those with one version may be missing."""
+
+UNFINISHED = "error"
+_KILLED = "The program ended while this was written."
+
+
+def prompt_of(system: str, thread: Sequence[Node]) -> tuple[tuple[str, str], ...]:
+    """What the model is asked with: system prompt, then questions and answers in turn, without past reasoning.
+
+    A question that got no words for an answer is left out, but for the last: many templates refuse two in a row.
+    """
+    messages = [(Role.SYSTEM.value, system)] if system.strip() else []
+    waiting: Node | None = None
+    for node in thread:
+        if node.role is Role.ASSISTANT:
+            if waiting is not None and node.text.strip():
+                messages += [(Role.USER.value, waiting.text), (Role.ASSISTANT.value, node.text)]
+                waiting = None
+        elif node.role is Role.USER:
+            waiting = node
+    if waiting is not None:
+        messages.append((Role.USER.value, waiting.text))
+    return tuple(messages)
+
+
+def records_of(thread: Sequence[Node], branches: Branches) -> list[Record]:
+    """The branch for the transcript; system messages are not shown there."""
+    records: list[Record] = []
+    for node in thread:
+        branch = branches.get(node.id, (1, 1))
+        if node.role is Role.USER:
+            records.append(UserRecord(str(node.id), node.text, branch))
+        elif node.role is Role.ASSISTANT:
+            records.append(_answer_record(node, branch))
+    return records
+
+
+def _answer_record(node: Node, branch: tuple[int, int]) -> AnswerRecord:
+    reason = node.finish_reason or UNFINISHED
+    return AnswerRecord(
+        node_id=str(node.id),
+        model=node.model,
+        text=node.text,
+        reasoning=node.reasoning,
+        spans=[Span(*span) for span in node.spans or ()],
+        figures_line=answer_line(figures_of(node.statistics)) if node.statistics else "",
+        reason=reason,
+        error="" if node.finish_reason else _KILLED,
+        branch=branch,
+    )
+
+
+def figures_of(statistics: Mapping[str, Any] | None) -> Figures:
+    """Stored statistics as figures; what is missing or of another kind is left at its default."""
+    known = {f.name: f.default for f in fields(Figures)}
+    found = {name: value for name, value in (statistics or {}).items() if name in known and value is not None}
+    for name in ("depths", "methods", "choices"):
+        value = found.get(name)
+        if isinstance(value, Mapping):
+            found[name] = {(int(key) if name == "depths" else key): steps for key, steps in value.items()}
+    if "per_position" in found:
+        found["per_position"] = tuple(found["per_position"])
+    return Figures(**found)
+
+
+def versions(nodes: Sequence[Node]) -> dict[int, tuple[int, int]]:
+    """Which of how many versions each message is; `nodes` are all of a conversation, in the order of their ids."""
+    families: dict[int | None, list[int]] = {}
+    for node in nodes:
+        families.setdefault(node.parent, []).append(node.id)
+    return {
+        id: (place, len(family))
+        for family in families.values()
+        if len(family) > 1
+        for place, id in enumerate(family, start=1)
+    }

@@ -1,0 +1,124 @@
+"""A widget that is drawn row by row: only rows in sight are ever turned into styled text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.segment import Segment
+from textual.content import Content
+from textual.geometry import Size
+from textual.selection import Selection
+from textual.strip import Strip
+from textual.style import Style
+from textual.widget import Widget
+
+from specchat.tui.transcript.line import Line, unwrapped
+
+STYLES = {
+    "strong", "em", "struck", "code", "link", "address", "mark", "rule", "quiet", "warning",
+    "heading-1", "heading-2", "heading-3", "table-header",
+    "code-block", "code-language", "code-comment", "code-keyword", "code-string", "code-number", "code-name",
+    "accepted", "corrected", "bonus", "plain",
+}  # fmt: skip
+
+
+class LineView(Widget):
+    """A widget of rows. A subclass says what they are in `lay_out` and calls `changed` when they are others.
+
+    Selecting with the mouse works, and what is copied has its long lines in one piece.
+    """
+
+    COMPONENT_CLASSES = STYLES
+    DEFAULT_CSS = Path(__file__).with_name("line_view.tcss").read_text(encoding="utf-8")
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes)
+        self._lines: tuple[int, list[Line]] = (0, [])
+        self._strips: dict[int, Strip] = {}
+        self._stale = True
+
+    def lay_out(self, width: int) -> Sequence[Line]:
+        """The rows for `width` cells."""
+        raise NotImplementedError
+
+    def rows(self, width: int | None = None) -> list[Line]:
+        """The rows as they stand, for the widget's own width if none is given."""
+        width = self.content_size.width if width is None else width
+        if self._stale or width != self._lines[0]:
+            self._lines = (width, list(self.lay_out(width)) if width > 0 else [])
+            self._strips.clear()
+            self._stale = False
+        return self._lines[1]
+
+    def changed(self) -> None:
+        """Draw again; the layout is only computed anew if the number of rows is another."""
+        before = len(self._lines[1])
+        self._stale = True
+        width = self.content_size.width
+        self.refresh(layout=not width or len(self.rows(width)) != before)
+
+    def get_content_width(self, container: Size, viewport: Size) -> int:
+        """All there is."""
+        return container.width
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """The number of rows at `width`."""
+        return len(self.rows(width))
+
+    def render_line(self, y: int) -> Strip:
+        """Draw one row."""
+        rows = self.rows()
+        if y >= len(rows):
+            return Strip.blank(self.content_size.width, self.visual_style.rich_style)
+        selection = self.text_selection
+        if selection is None and y in self._strips:
+            return self._strips[y]
+        strip = self._strip(rows[y], y, selection)
+        if selection is None:
+            self._strips[y] = strip
+        return strip
+
+    def _strip(self, line: Line, y: int, selection: Selection | None) -> Strip:
+        base = self.visual_style
+        filled = base + self.get_visual_style(line.fill, partial=True) if line.fill else base
+        prefix, content = line.prefix, line.content
+        if selection is not None and (span := selection.get_span(y)) is not None:
+            prefix, content = self._selected(line, *span)
+        segments: list[Segment] = []
+        x = 0
+        for part, style in ((prefix, base), (content, filled)):
+            for text, own in part.render(style, end="", parse_style=self._get_style):
+                segments.append(Segment(text, (style + own).rich_style_with_offset(x, y)))
+                x += len(text)
+        return Strip(segments).adjust_cell_length(self.content_size.width, filled.rich_style_with_offset(x, y))
+
+    def _selected(self, line: Line, start: int, end: int) -> tuple[Content, Content]:
+        style = Style.from_styles(self.screen.get_component_styles("screen--selection"))
+        whole = line.prefix + line.content
+        whole = whole.stylize(style, start, len(whole) if end == -1 else end)
+        return whole[: len(line.prefix)], whole[len(line.prefix) :]
+
+    def get_selection(self, selection: Selection) -> tuple[str, str] | None:
+        """The text under the mouse's selection, long lines in one piece."""
+        chosen: list[Line] = []
+        for y, line in enumerate(self.rows()):
+            span = selection.get_span(y)
+            if span is None:
+                continue
+            start, end = span
+            text = line.plain if end == -1 else line.plain[:end]
+            if start or not chosen or line.joint is None:
+                chosen.append(Line(Content(text[start:]), joint=line.joint if chosen else None))
+            else:
+                chosen.append(Line(Content(text[len(line.prefix) :]), joint=line.joint))
+        return (unwrapped(chosen), "\n") if chosen else None
+
+    def selection_updated(self, selection: Selection | None) -> None:
+        """Draw what is selected."""
+        self.refresh()
+
+    def notify_style_update(self) -> None:
+        """Draw with another theme."""
+        self._strips.clear()
+        super().notify_style_update()

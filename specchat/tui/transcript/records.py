@@ -1,0 +1,42 @@
+"""Messages as plain data, as they are kept and loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from specchat.worker.messages import Span
+
+
+@dataclass(slots=True)
+class UserRecord:
+    """What the user said; `branch` is (which, of how many) among its siblings."""
+
+    node_id: str
+    text: str
+    branch: tuple[int, int] = (1, 1)
+    attached: Sequence[str] = ()
+    """Names of the files that go with it."""
+
+
+@dataclass(slots=True)
+class AnswerRecord:
+    """What the model said, and how the answer ended."""
+
+    node_id: str
+    model: str
+    text: str = ""
+    reasoning: str = ""
+    spans: list[Span] = field(default_factory=list)
+    """Where the answer's text came from, piece by piece; empty when that was not kept."""
+    figures_line: str = ""
+    reason: str = ""
+    """stop, length, cancelled or error; empty while it is written."""
+    error: str = ""
+    """A sentence about what went wrong."""
+    branch: tuple[int, int] = (1, 1)
+    thought_tokens: int | None = None
+    thought_s: float | None = None
+
+
+Record = UserRecord | AnswerRecord

@@ -1,0 +1,262 @@
+"""What the worker does with a request: it opens models and answers."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import sys
+import time
+import traceback
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from typing import cast
+
+from specchat.catalogue.entries import Catalogue
+from specchat.catalogue.errors import CatalogueError, ModelUnavailable
+from specchat.catalogue.locate import locate
+from specchat.chat.errors import TemplateError
+from specchat.chat.message import Message, Role
+from specchat.chat.session import ModelRequest, Session, open_session
+from specchat.chat.text import TextStream
+from specchat.chat.turn import Turn
+from specchat.drafters.method import Method
+from specchat.engine.settings import AnswerSettings, SettingsError
+from specchat.engine.stopping import FinishReason
+from specchat.llama.context_params import KVType
+from specchat.llama.errors import DoesNotFit, LlamaError
+from specchat.llama.library import library
+from specchat.retrieval.errors import DatastoreError
+from specchat.speculation.acceptance import AcceptanceMode
+from specchat.worker.figures import AnswerFigures
+from specchat.worker.messages import Ask, Figures, Finished, Load, Loaded, LoadFailed, Loading, Note, Prefill
+from specchat.worker.outbox import INTERVAL_S, Outbox
+from specchat.worker.spans import Provenance
+
+_SENTENCES = (CatalogueError, ModelUnavailable, TemplateError, LlamaError, SettingsError, DatastoreError)
+"""Errors whose message is a sentence for the user."""
+_ANSWERS_KEPT = 500
+
+
+class Service:
+    """One open model at most, and its answers. `is_cancelled` says by its number whether a turn is to stop."""
+
+    def __init__(self, outbox: Outbox, is_cancelled: Callable[[int], bool]) -> None:
+        self._outbox = outbox
+        self._is_cancelled = is_cancelled
+        self._session: Session | None = None
+        self._answers = _Answers()
+
+    def warm(self) -> None:
+        """Load llama.cpp before it is asked for; where it can't be, the first `load` says so."""
+        with suppress(ImportError, OSError):
+            library()
+
+    def load(self, request: Load) -> None:
+        """Open a model in the place of the one that is open; says Loaded or LoadFailed."""
+        started = time.perf_counter()
+        if self._session is not None:
+            self._outbox.put(Loading("closing the model before"))
+        try:
+            self.close()
+            self._session = session = self._opened(request)
+            self._answers.keep_for(session.engine.vocab.digest)
+            self._outbox.put(_loaded(session, time.perf_counter() - started))
+        except Exception as error:
+            self.close()
+            self._outbox.put(LoadFailed(_sentence(error), isinstance(error, DoesNotFit | MemoryError)))
+
+    def _opened(self, request: Load) -> Session:
+        self._outbox.put(Loading("starting llama.cpp"))
+        library()
+        catalogue = Catalogue()
+        entry = catalogue.find(request.model)
+        size = locate(entry.target).stat().st_size
+        self._outbox.put(Loading(f"reading {entry.name} ({_in_words(size)})"))
+        return open_session(_model_request(request), catalogue)
+
+    def close(self) -> None:
+        """Close the model, and give its memory back to the system."""
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
+            del session
+            _return_memory()
+
+    def ask(self, request: Ask) -> None:
+        """Answer; says Finished at the end, whatever that was."""
+        session = self._session
+        if session is None:
+            self._fail(request, "No model is open. Open one first.")
+            return
+        try:
+            turn = self._begun(session, request)
+        except Exception as error:
+            self._fail(request, _sentence(error))
+            return
+        self._write(session, request, turn)
+        # What an answer leaves behind comes after its end, which the user waits for.
+        if turn.answer.token_ids:
+            self._take_leave(session, request, turn)
+        for note in session.take_notes():
+            self._outbox.put(Note(note))
+
+    def _begun(self, session: Session, request: Ask) -> Turn:
+        return session.ask(
+            [self._answers.message(Role(role), text) for role, text in request.messages],
+            _answer_settings(session, request),
+            stop_strings=request.stop_strings,
+            enable_thinking=request.thinking,
+            cancelled=lambda: self._is_cancelled(request.turn),
+            progress=_Throttled(lambda read, total: self._outbox.put(Prefill(request.turn, read, total))),
+        )
+
+    def _write(self, session: Session, request: Ask, turn: Turn) -> None:
+        figures = AnswerFigures(session, turn.answer, speculate=request.speculate)
+        provenance = Provenance(session.engine.vocab, starts_in_reasoning=turn.starts_in_reasoning)
+        reason, error = FinishReason.ERROR, None
+        try:
+            for progress in turn:
+                if progress.step is not None:
+                    figures.see(progress.step)
+                spans = provenance.spans(progress)
+                if progress.step is not None or spans:
+                    self._outbox.add(request.turn, spans, figures.now())
+            reason = turn.answer.finish_reason or FinishReason.ERROR
+        except Exception as fault:
+            # What was written stays; the sentence says what became of the rest.
+            error = _sentence(fault)
+        self._outbox.put(Finished(request.turn, reason.value, figures.now(), error))
+
+    def _take_leave(self, session: Session, request: Ask, turn: Turn) -> None:
+        self._answers.add(turn.text, turn.answer.token_ids)
+        session.id = request.chat
+        if request.speculate:
+            session.finish(turn)
+        else:
+            # Plain decoding was asked for: it says nothing about what drafting costs.
+            session.engine.remember(request.chat, turn.answer.transcript)
+
+    def _fail(self, request: Ask, sentence: str) -> None:
+        self._outbox.put(Finished(request.turn, FinishReason.ERROR.value, Figures(), sentence))
+
+
+class _Answers:
+    """The tokens of the answers given, by their text: they are what the model said, and its cache holds them."""
+
+    def __init__(self) -> None:
+        self._vocabulary = ""
+        self._ids: OrderedDict[str, tuple[int, ...]] = OrderedDict()
+
+    def keep_for(self, vocabulary: str) -> None:
+        """Forget all where the ids of this vocabulary mean something else."""
+        if vocabulary != self._vocabulary:
+            self._ids.clear()
+            self._vocabulary = vocabulary
+
+    def add(self, text: str, ids: Iterable[int]) -> None:
+        """Remember the tokens of an answer, and no longer those of the oldest."""
+        self._ids.pop(text.strip(), None)
+        self._ids[text.strip()] = tuple(ids)
+        if len(self._ids) > _ANSWERS_KEPT:
+            self._ids.popitem(last=False)
+
+    def message(self, role: Role, text: str) -> Message:
+        """The message, with its tokens where it is an answer that was given."""
+        return Message(role, text, self._ids.get(text.strip()) if role is Role.ASSISTANT else None)
+
+
+class _Throttled:
+    """Hears about progress at any rate, and passes on what a screen can use: the end always."""
+
+    def __init__(self, say: Callable[[int, int], None]) -> None:
+        self._say = say
+        self._next_at = 0.0
+
+    def __call__(self, read: int, total: int) -> None:
+        now = time.monotonic()
+        if read >= total or now >= self._next_at:
+            self._next_at = now + INTERVAL_S
+            self._say(read, total)
+
+
+def _loaded(session: Session, seconds: float) -> Loaded:
+    engine, memory = session.engine, session.memory()
+    return Loaded(
+        model=session.entry.id,
+        name=session.entry.name,
+        target=engine.model.path.name,
+        draft=engine.draft_name,
+        method=engine.method.value,
+        context=engine.target.n_ctx,
+        load_s=seconds,
+        thinks=session.builder.template.has_thinking_switch,
+        notes=tuple(session.take_notes()),
+        device=memory.device,
+        used_bytes=memory.used_bytes,
+        free_bytes=memory.free_bytes,
+    )
+
+
+@contextmanager
+def _as_settings() -> Iterator[None]:
+    """A value that can't be meant is the user's affair: its sentence is for them."""
+    try:
+        yield
+    except ValueError as error:
+        raise SettingsError(str(error)) from None
+
+
+@_as_settings()
+def _model_request(request: Load) -> ModelRequest:
+    kinds = {kind.name.lower(): kind for kind in KVType}
+    if request.kv_type not in kinds:
+        raise SettingsError(f"The KV cache can't be of type {request.kv_type!r}; there are: {', '.join(kinds)}.")
+    return ModelRequest(
+        model=request.model,
+        draft=request.draft,
+        method=Method(request.method) if request.method else None,
+        draft_tokens=request.draft_tokens,
+        context=request.context,
+        threads=request.threads,
+        gpu_layers=request.gpu_layers,
+        kv_type=kinds[request.kv_type],
+    )
+
+
+@_as_settings()
+def _answer_settings(session: Session, request: Ask) -> AnswerSettings:
+    TextStream(request.stop_strings)
+    # Under `exact` the text depends on how far was drafted: a seed is only kept by `coupled`.
+    usual = AcceptanceMode.EXACT if request.seed is None else AcceptanceMode.COUPLED
+    return AnswerSettings(
+        sampling=session.sampling(cast("dict[str, object]", dict(request.sampling))),
+        accept=AcceptanceMode(request.accept) if request.accept else usual,
+        seed=request.seed,
+        branch=request.branch,
+        max_tokens=request.max_tokens,
+        speculate=request.speculate,
+    )
+
+
+def _sentence(error: Exception) -> str:
+    """The error as a sentence for the user; of a fault of the program, what led to it goes to the log, without text."""
+    if isinstance(error, _SENTENCES):
+        return str(error)
+    if isinstance(error, MemoryError):
+        return "This machine's memory is full. Close other programs, or choose a smaller model or context."
+    name = type(error).__name__
+    print(name, *traceback.format_tb(error.__traceback__), sep="\n", file=sys.stderr, flush=True)  # noqa: T201
+    return f"This is a fault in specchat ({name}). What led to it is in worker.log, beside the other logs."
+
+
+def _return_memory() -> None:
+    """Free what Python still holds in circles, and let the C library's heap shrink."""
+    gc.collect()
+    with suppress(OSError, AttributeError):
+        # glibc keeps freed memory for itself; other C libraries have no such call.
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def _in_words(size: int) -> str:
+    return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"

@@ -1,0 +1,86 @@
+"""A question on the command line goes on where a stored conversation stands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from specchat.chat.continuing import begin, earlier, record, statistics_of
+from specchat.chat.message import Message, Role
+from specchat.chat.store import Store
+from specchat.chat.store_file import NotStored
+from specchat.worker.messages import Figures
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store(tmp_path / "chats.db") as opened:
+        yield opened
+
+
+def test_there_is_nothing_to_continue_at_first(store: Store) -> None:
+    store.new_chat(model="demo")
+    with pytest.raises(NotStored, match="no conversation to continue yet"):
+        earlier(store, None)
+    with pytest.raises(NotStored, match="There is no conversation 'abc'"):
+        earlier(store, "abc")
+
+
+def test_question_and_answer_join_the_conversation(store: Store) -> None:
+    chat = store.new_chat(model="demo", system="Be brief.")
+    record(store, chat, "Why?", "Because.", model="demo", reasoning="Hm.", statistics={"tokens": 2})
+    other = record(store, store.new_chat(model="demo"), "Else?", "No.", model="demo")
+    found, messages = earlier(store, chat.id[:10])
+    assert found == store.chat(chat.id)
+    assert messages == [
+        Message(Role.SYSTEM, "Be brief."),
+        Message(Role.USER, "Why?"),
+        Message(Role.ASSISTANT, "Because.", reasoning="Hm."),
+    ]
+    node = record(
+        store, found, "And shorter?", "So.", model="big", finish_reason="length", spans=[("answer", "So.", "plain")]
+    )
+    assert [one.text for one in store.thread(chat.id)] == ["Why?", "Because.", "And shorter?", "So."]
+    assert (node.model, node.finish_reason, node.spans) == ("big", "length", (("answer", "So.", "plain"),))
+    assert earlier(store, None)[0].id == chat.id
+    assert earlier(store, other.chat_id)[1] == [Message(Role.USER, "Else?"), Message(Role.ASSISTANT, "No.")]
+
+
+def test_what_was_never_answered_is_left_out_and_becomes_a_branch(store: Store) -> None:
+    chat = store.new_chat(model="demo")
+    record(store, chat, "q", "a", model="demo")
+    begin(store, chat, "killed before the first word", model="demo")
+    assert [message.content for message in earlier(store, None)[1]] == ["q", "a"]
+    record(store, chat, "again", "b", model="demo")
+    assert [one.text for one in store.thread(chat.id)] == ["q", "a", "again", "b"]
+    assert [one.text for one in store.siblings(store.thread(chat.id)[2].id)] == [
+        "killed before the first word",
+        "again",
+    ]
+
+
+def test_an_answer_can_be_saved_while_it_is_written(store: Store) -> None:
+    chat = store.new_chat(model="demo")
+    answer = begin(store, chat, "q", model="demo")
+    store.write(answer.id, text="half of")
+    assert [message.content for message in earlier(store, None)[1]] == ["q", "half of"]
+
+
+def test_figures_are_kept_under_the_names_of_the_chat() -> None:
+    report = {
+        "prompt_tokens": 7,
+        "completion_tokens": 5,
+        "timings": {"load_s": 1.0, "ttft_s": 0.2, "prefill_tok_s": 100.0, "decode_s": 0.5, "decode_tok_s": 10.0},
+        "speculative": {
+            "steps": 2, "drafted": 4, "tested": 3, "accepted": 3, "alpha": 1.0, "tokens_per_step": 2.5,
+            "per_position": [1.0], "depths": {"2": 2}, "methods": {"suffix": 2}, "draft_s": 0.1, "verify_s": 0.4,
+            "baseline_tok_s": 5.0, "speedup": 2.0, "speedup_basis": "measured",
+        },
+        "memory": {"used_bytes": 1, "free_bytes": 2, "device": "CPU"},
+    }  # fmt: skip
+    kept = statistics_of(report)
+    assert set(kept) <= {field.name for field in fields(Figures)}
+    assert (kept["tokens"], kept["tok_s"], kept["plain_tok_s"], kept["context_used"]) == (5, 10.0, 5.0, 12)
