@@ -19,6 +19,7 @@ from specchat.catalogue.cache import (
     place,
     snapshot_path,
     write_failure,
+    writing,
     wrong_path,
 )
 from specchat.catalogue.hub import Hub, RemoteContent
@@ -191,10 +192,8 @@ def _check_content(hub: Hub, remote: RemoteContent, digest: str, partial: Path) 
         hub.say(f"The hub names no checksum of {remote.source.file}; only its size was compared.")
         return
     aside = wrong_path(remote)
-    try:
+    with writing(aside):
         partial.replace(aside)
-    except OSError as error:
-        raise write_failure(error, aside) from error
     raise WrongContent(
         f"{remote.source.file} has arrived damaged: its hash is {digest}, but the hub promises {expected}. It was set "
         f"aside as {aside}; you can delete it. Start again to download it anew; if that fails too, a proxy may be "
@@ -207,12 +206,10 @@ def _check_content(hub: Hub, remote: RemoteContent, digest: str, partial: Path) 
 def _locked(remote: RemoteContent, hub: Hub, meter: Meter) -> Iterator[None]:
     """Hold the file's lock, so that no other process fetches the same content; wait where one does, and say so."""
     path = lock_path(remote)
-    try:
+    with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         blob_path(remote).parent.mkdir(parents=True, exist_ok=True)
-        lock = _acquired(path, remote, hub, meter)
-    except OSError as error:
-        raise write_failure(error, path) from error
+    lock = _acquired(path, remote, hub, meter)
     try:
         yield
     finally:
@@ -238,5 +235,7 @@ def _acquired(path: Path, remote: RemoteContent, hub: Hub, meter: Meter) -> Base
         except NotImplementedError:
             # File systems without locks; a lock by existence has to do.
             lock = SoftFileLock(path, mode=0o664)
+        except OSError as error:
+            raise write_failure(error, path) from error
         else:
             return lock

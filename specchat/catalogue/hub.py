@@ -47,17 +47,18 @@ def offline_mode() -> bool:
     return value.upper() in _TRUE
 
 
-def _stall_seconds() -> float:
-    value = os.environ.get("HF_HUB_DOWNLOAD_TIMEOUT", "")
-    return float(value) if value.isdigit() and int(value) > 0 else 30.0
+def _seconds(variable: str, default: float) -> float:
+    value = os.environ.get(variable, "")
+    return float(value) if value.isdigit() and int(value) > 0 else default
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
     """How long is waited, and how often something is tried again. Times are in seconds."""
 
-    connect_s: float = 10.0
-    stall_s: float = field(default_factory=_stall_seconds)
+    connect_s: float = field(default_factory=lambda: _seconds("HF_HUB_ETAG_TIMEOUT", 10.0))
+    """For a connection, and for the hub's answer about a file (HF_HUB_ETAG_TIMEOUT)."""
+    stall_s: float = field(default_factory=lambda: _seconds("HF_HUB_DOWNLOAD_TIMEOUT", 30.0))
     """Silence after which a connection counts as dead (HF_HUB_DOWNLOAD_TIMEOUT)."""
     tries: int = 5
     """Attempts in a row without progress."""

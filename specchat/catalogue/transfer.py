@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from specchat.catalogue.body import open_body
-from specchat.catalogue.cache import write_failure
+from specchat.catalogue.cache import writing
 from specchat.catalogue.hub import Hub, RemoteContent
 from specchat.catalogue.hub_errors import HubError, Problem
 
@@ -62,7 +62,7 @@ class FollowingHash(threading.Thread):
     def result(self, tick: Callable[[], None]) -> str:
         """The digest of all that was written, in hexadecimal; `tick` is called ten times a second until it is known.
 
-        Raises OSError where the file can't be read back.
+        Raises CacheNotWritable where the file can't be read back.
         """
         with self._changed:
             self._whole = True
@@ -70,8 +70,9 @@ class FollowingHash(threading.Thread):
         while self.is_alive():
             tick()
             self.join(_TICK_S)
-        if self._failure is not None:
-            raise self._failure
+        with writing(self._path):
+            if self._failure is not None:
+                raise self._failure
         return self._digest.hexdigest()
 
     def stop(self) -> None:
@@ -109,11 +110,9 @@ def transfer(hub: Hub, remote: RemoteContent, partial: Path, report: Callable[[i
     held, moved over the network in this run, and hashed. Raises HubError, Cancelled, DiskFull and CacheNotWritable;
     what has arrived by then is kept.
     """
-    try:
+    with writing(partial):
         partial.touch()
         file = partial.open("r+b", buffering=0)
-    except OSError as error:
-        raise write_failure(error, partial) from error
     with file:
         return _Filling(hub, remote, partial, file, report).run()
 
@@ -135,22 +134,21 @@ class _Filling:
         self._moved = 0
 
     def run(self) -> str:
-        if self._file.seek(0, io.SEEK_END) > self._held:
-            self._file.truncate(self._held)
-        self._file.seek(self._held)
+        with writing(self._path):
+            if self._file.seek(0, io.SEEK_END) > self._held:
+                self._file.truncate(self._held)
+            self._file.seek(self._held)
         self._hash.wrote(self._held)
         self._hash.start()
         try:
             self._fill()
             self._hash.wrote(self._held)
             # A power failure must not leave the name of a checked content on blocks that were never written.
-            os.fsync(self._file.fileno())
+            with writing(self._path):
+                os.fsync(self._file.fileno())
             return self._hash.result(self._tick)
-        except OSError as error:
-            raise write_failure(error, self._path) from error
         finally:
             self._hash.stop()
-            self._tell()
 
     def _tell(self) -> None:
         self._report(self._held, self._moved, self._hash.done)
@@ -190,11 +188,12 @@ class _Filling:
 
     def _write(self, chunk: memoryview) -> None:
         before = self._held
-        while chunk:
-            # A raw file may take less than it is given.
-            count = self._file.write(chunk)
-            self._held += count
-            chunk = chunk[count:]
+        with writing(self._path):
+            while chunk:
+                # A raw file may take less than it is given.
+                count = self._file.write(chunk)
+                self._held += count
+                chunk = chunk[count:]
         if before // _TELL_STEP != self._held // _TELL_STEP:
             self._hash.wrote(self._held)
         self._tell()

@@ -11,9 +11,10 @@ import platformdirs
 
 from specchat.catalogue.entries import Catalogue, CutFromTarget, Entry
 from specchat.catalogue.errors import CatalogueError, ModelUnavailable
-from specchat.catalogue.locate import locate
+from specchat.catalogue.locate import is_here, locate
 from specchat.catalogue.preferences import read_preferences
 from specchat.chat.message import Message
+from specchat.chat.models import Models
 from specchat.chat.prompt import PromptBuilder
 from specchat.chat.template import ChatTemplate
 from specchat.chat.turn import StopStrings, Turn
@@ -22,6 +23,8 @@ from specchat.drafters.method import Method
 from specchat.engine.engine import Engine
 from specchat.engine.settings import AnswerSettings, EngineSettings, SettingsError
 from specchat.engine.speed import speed_of
+from specchat.fit.gate import require_fit
+from specchat.fit.pairs import Pair
 from specchat.llama.context_params import KVType
 from specchat.llama.devices import DeviceMemory, device_memory
 from specchat.llama.errors import LlamaError
@@ -29,7 +32,6 @@ from specchat.speculation.params import SamplingParams
 
 _A_LOSS, _LONG_ENOUGH = 0.97, 32
 """A fixed choice is called a loss below this speed-up, over at least so many tokens."""
-DEFAULT_MODEL = "demo"
 NO_DRAFT = "none"
 
 
@@ -40,7 +42,8 @@ class ModelRequest:
     Raises SettingsError for choices that contradict each other.
     """
 
-    model: str = DEFAULT_MODEL
+    model: str | None = None
+    """A catalogue id, a repository or a path; None: the best that is here and fits."""
     draft: str | None = None
     """A model's name or path, or `none`."""
     method: Method | None = None
@@ -49,6 +52,9 @@ class ModelRequest:
     threads: int | None = None
     gpu_layers: int = -1
     kv_type: KVType = KVType.F16
+    draft_kv_type: KVType = KVType.F16
+    force: bool = False
+    """Load also what does not fit by the count of `fit`."""
     past_text: bool = True
     """Whether text of past conversations may be drafted from, where the user's settings keep it."""
 
@@ -102,13 +108,13 @@ class Session:
                 f"({figures.tok_s:.1f} against {figures.plain_tok_s:.1f} tok/s). Without -k, specchat decides."
             )
 
-    def sampling(self, chosen: Mapping[str, object]) -> SamplingParams:
+    def sampling(self, chosen: Mapping[str, object], *, thinking: bool | None = None) -> SamplingParams:
         """The sampler chain: what the user chose, over the entry's defaults, over the program's.
 
         Raises CatalogueError where the entry's are wrong, ValueError where the user's are.
         """
         try:
-            defaults = SamplingParams(**self.entry.sampling)  # type: ignore[arg-type]
+            defaults = SamplingParams(**self.entry.sampling_when(thinking))  # type: ignore[arg-type]
         except (TypeError, ValueError) as error:
             raise CatalogueError(f"The catalogue's [{self.entry.id}.sampling] is wrong: {error}") from None
         return replace(defaults, **chosen)  # type: ignore[arg-type]
@@ -138,29 +144,44 @@ class Session:
         self.engine.close()
 
 
-def open_session(request: ModelRequest, catalogue: Catalogue | None = None) -> Session:
-    """Find, cut and load what `request` names.
+def open_session(
+    request: ModelRequest, catalogue: Catalogue | None = None, told: Callable[[str], None] = lambda _: None
+) -> Session:
+    """Find, cut, weigh and load what `request` names; `told` hears what happens now.
 
-    Raises CatalogueError, ModelUnavailable, LlamaError and its kinds, and SettingsError.
+    Raises CatalogueError, ModelUnavailable, LlamaError and its kinds (DoesNotFit before anything is allocated), and
+    SettingsError.
     """
     catalogue = catalogue or Catalogue()
-    entry = catalogue.find(request.model)
-    notes: list[str] = []
-    target = locate(entry.target)
+    entry = _chosen(request, catalogue)
+    notes: list[str] = [entry.fallback] if entry.fallback else []
+    target = locate(entry.target, entry.id)
     draft = _draft(request, entry, catalogue, target, notes)
-    method = _method(request, entry, draft)
     settings = EngineSettings(
         target=target,
         draft=draft,
-        method=method,
+        method=_method(request, entry, draft),
         draft_tokens=request.draft_tokens,
         context=request.context or entry.context,
         threads=request.threads,
         gpu_layers=request.gpu_layers,
         kv_type=request.kv_type,
+        draft_kv_type=request.draft_kv_type,
         past_text=past_text_directory() if request.past_text and read_preferences().remember else None,
     )
+    if not request.force:
+        told("checking that it fits …")
+        require_fit(Pair(entry.id, target, draft), settings)
+    told("loading the model …")
     return Session(entry, Engine(settings), notes)
+
+
+def _chosen(request: ModelRequest, catalogue: Catalogue) -> Entry:
+    models = Models(catalogue)
+    try:
+        return models.chosen(request.model)
+    finally:
+        models.close()
 
 
 def past_text_directory() -> Path:
@@ -196,11 +217,17 @@ def _draft(request: ModelRequest, entry: Entry, catalogue: Catalogue, target: Pa
     if request.draft == NO_DRAFT:
         return None
     if request.draft is not None:
-        return locate(catalogue.find(request.draft).target)
+        return locate(catalogue.find(request.draft).target, request.draft)
     if isinstance(entry.draft, CutFromTarget):
         return _cut(target, entry.draft.drop_layers, notes)
+    if entry.draft is not None and (is_here(entry.draft) or request.method is Method.DRAFT):
+        return locate(entry.draft, entry.id)
     if entry.draft is not None:
-        return locate(entry.draft)
+        notes.append(
+            f"The draft model of {entry.name} is not on this machine, so drafts come from text already seen. "
+            f"Get it with: specchat models pull {entry.id}"
+        )
+        return None
     if request.method is Method.DRAFT:
         raise ModelUnavailable(f"{entry.name} has no draft model of its own. Name one with --draft.")
     return None

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from specchat import __version__
+from specchat.cli.chats import chats
 from specchat.cli.default_command import ASK, AskByDefault, AskCommand
 from specchat.cli.environment import Environment
+from specchat.cli.models import models
+from specchat.cli.names import AcceptName, CalibratedName, KVName, Thinking
 from specchat.cli.rest import rest
 from specchat.drafters.method import Method
 
@@ -21,30 +23,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-
-class AcceptName(StrEnum):
-    """`specchat.speculation.acceptance.AcceptanceMode`, known here without importing numpy."""
-
-    EXACT = "exact"
-    BLOCK = "block"
-    COUPLED = "coupled"
-    TYPICAL = "typical"
-
-
-class Thinking(StrEnum):
-    """Whether a model that can reason first should."""
-
-    ON = "on"
-    OFF = "off"
-    AUTO = "auto"
-
-
-class KVName(StrEnum):
-    """Element type of the KV cache."""
-
-    F16 = "f16"
-    Q8_0 = "q8_0"
 
 
 def _show_version(wanted: bool) -> None:
@@ -58,8 +36,14 @@ def ask(
     context: typer.Context,
     prompt: Annotated[list[str] | None, typer.Argument(help="What to ask; piped input goes before it.")] = None,
     model: Annotated[
-        str, typer.Option("-m", "--model", envvar="SPECCHAT_MODEL", help="Catalogue id or path to a .gguf file.")
-    ] = "demo",
+        str | None,
+        typer.Option(
+            "-m",
+            "--model",
+            envvar="SPECCHAT_MODEL",
+            help="Catalogue id, hf:user/repo[:file or quant] or .gguf file [the best that is here and fits].",
+        ),
+    ] = None,
     draft: Annotated[
         str | None, typer.Option("-d", "--draft", help="Draft model: id or path; 'none' for no draft model.")
     ] = None,
@@ -98,6 +82,19 @@ def ask(
     threads: Annotated[int | None, typer.Option(help="Compute threads [physical cores].")] = None,
     gpu_layers: Annotated[int, typer.Option(help="Layers on the GPU; -1: all.")] = -1,
     kv: Annotated[KVName, typer.Option(help="KV cache type.")] = KVName.F16,
+    draft_kv: Annotated[KVName, typer.Option("--draft-kv", help="KV cache type of the draft.")] = KVName.F16,
+    resume: Annotated[
+        bool, typer.Option("-c", "--continue", help="Go on with the conversation in which something was said last.")
+    ] = False,
+    chat: Annotated[
+        str | None, typer.Option("--chat", metavar="ID", help="Go on with this conversation (see specchat chats ls).")
+    ] = None,
+    interactive: Annotated[
+        bool, typer.Option("-i", "--interactive", help="Open the chat, with the prompt typed in.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="Download without asking what is not here.")] = False,
+    offline: Annotated[bool, typer.Option("--offline", help="Use no network.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Load also what does not fit.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     as_jsonl: Annotated[bool, typer.Option("--jsonl", help="Print one JSON object an event.")] = False,
     no_stream: Annotated[bool, typer.Option("--no-stream", help="Print the answer when it is complete.")] = False,
@@ -113,13 +110,6 @@ def ask(
 
     environment: Environment = context.obj
     raise typer.Exit(run_question(context.params, environment))
-
-
-class CalibratedName(StrEnum):
-    """The methods that can be fitted to a model."""
-
-    EARLY_EXIT = "early-exit"
-    LAYER_SKIP = "layer-skip"
 
 
 @app.command("calibrate")
@@ -151,6 +141,48 @@ def calibrate(
     )
 
 
+@app.command("doctor")
+def doctor_command(
+    context: typer.Context,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    offline: Annotated[bool, typer.Option("--offline", help="Don't ask the hub whether it is there.")] = False,
+) -> None:
+    """Say what this machine has and what is missing; exit code 1 if no model can answer here."""
+    from specchat.cli.doctor import doctor
+    from specchat.cli.outcome import outcome
+
+    environment: Environment = context.obj
+    raise typer.Exit(outcome(lambda: doctor(environment, offline=offline, as_object=as_json), environment))
+
+
+@app.command("audit")
+def audit_command(
+    context: typer.Context,
+    model: Annotated[str | None, typer.Argument(help="Catalogue id or .gguf file [the default model].")] = None,
+    draft: Annotated[str | None, typer.Option("-d", "--draft", help="Draft model: id or path.")] = None,
+    method: Annotated[
+        list[Method] | None, typer.Option("--method", help="Only this method (repeatable) [all].")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer prompts and samples.")] = False,
+    threads: Annotated[int | None, typer.Option(help="Compute threads [physical cores].")] = None,
+    gpu_layers: Annotated[int, typer.Option(help="Layers on the GPU; -1: all.")] = -1,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Prove on this machine that drafting changes nothing but the speed; exit code 1 if it does."""
+    from specchat.bench.audit.contestants import Setup
+    from specchat.cli.audit import audit_model
+    from specchat.cli.outcome import outcome
+
+    environment: Environment = context.obj
+    setup = Setup(model, draft, threads, gpu_layers)
+    raise typer.Exit(
+        outcome(
+            lambda: audit_model(environment, setup, methods=tuple(method or ()), quick=quick, as_object=as_json),
+            environment,
+        )
+    )
+
+
 @app.command("config")
 def config(context: typer.Context) -> None:
     """Show where things lie and what is set."""
@@ -162,3 +194,5 @@ def config(context: typer.Context) -> None:
 
 
 app.add_typer(rest, name="rest")
+app.add_typer(models, name="models")
+app.add_typer(chats, name="chats")

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from specchat.chat.message import Message, Role
-from specchat.chat.session import ModelRequest, Session, open_session
+from specchat.chat.models import DEMO, Models, size_of
+from specchat.chat.session import NO_DRAFT, ModelRequest, Session, open_session
+from specchat.chat.store_file import StoreError
 from specchat.chat.turn import Turn
 from specchat.cli.diagnostics import Diagnostics
 from specchat.cli.environment import Environment
 from specchat.cli.exit_codes import ExitCode, UsageError
 from specchat.cli.interrupts import Interrupts
+from specchat.cli.obtain import Obtaining, size
 from specchat.cli.output import JsonLinesOutput, JsonOutput, Output, ReaderClosed, Stdout, TextOutput
 from specchat.cli.prompt_input import read_prompt
+from specchat.cli.recording import Recording
 from specchat.cli.report import report, statistics_line
 from specchat.engine.settings import AnswerSettings
 from specchat.engine.stopping import FinishReason
@@ -52,6 +56,13 @@ class Question:
     stream: bool = True
     statistics: bool = False
     quiet: bool = False
+    resume: bool = False
+    """Go on with the latest conversation."""
+    chat: str | None = None
+    """Go on with this conversation."""
+    yes: bool = False
+    """Download what is missing without asking."""
+    offline: bool = False
 
 
 @dataclass(slots=True)
@@ -63,6 +74,7 @@ class Ask:
     diagnostics: Diagnostics = field(init=False)
     stdout: Stdout = field(init=False)
     interrupts: Interrupts = field(default_factory=Interrupts)
+    recording: Recording | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self.diagnostics = Diagnostics(self.environment, quiet=self.question.quiet)
@@ -70,37 +82,106 @@ class Ask:
 
     def run(self) -> ExitCode:
         """Answer; raises what `exit_code_of` knows."""
-        messages = self._messages()
-        with self.interrupts.installed():
-            self.diagnostics.progress("loading the model …")
-            session = open_session(self.question.request)
+        question = self.question
+        prompt = read_prompt(question.words, question.files, self.environment, self.diagnostics)
+        if not prompt:
+            raise UsageError('There is no question. Write one: specchat "Why is the sky blue?"')
+        self.recording = self._open_recording()
+        try:
+            with self.interrupts.installed():
+                session = self._open(self._with_files())
+                try:
+                    if self.interrupts.exit_code is not None:
+                        return self.interrupts.exit_code
+                    self._say_notes(session)
+                    code = self._answer(session, self._messages(session, prompt))
+                finally:
+                    session.close()
+                self._offer_better(session.entry.id)
+                return code
+        finally:
+            if self.recording is not None:
+                self.recording.close()
+
+    def _open_recording(self) -> Recording | None:
+        """Where the exchange is kept: always when it continues one, else when somebody sits at the terminal."""
+        question, environment = self.question, self.environment
+        if question.resume or question.chat is not None:
+            return Recording.continuing(question.chat)
+        if not (environment.stdin_is_terminal and environment.stdout_is_terminal):
+            return None
+        try:
+            return Recording.of_new()
+        except StoreError as error:
+            self.diagnostics.note(f"{error} The answer is not kept.")
+            return None
+
+    def _with_files(self) -> ModelRequest:
+        """The request, with what it names on this machine."""
+        question, request = self.question, self.question.request
+        obtaining = Obtaining(
+            self.environment,
+            self.diagnostics,
+            self.interrupts,
+            yes=question.yes,
+            force=request.force,
+            offline=question.offline,
+        )
+        models = Models()
+        try:
+            named = request.model
+            if named is None and self.recording is not None and self.recording.chat is not None:
+                named = self.recording.chat.model or None
+            entry = models.chosen_or_offered(named, obtaining.may_ask)
+            obtaining.obtain(entry, models, request.context)
+            if request.draft not in (None, NO_DRAFT):
+                obtaining.obtain(models.catalogue.find(request.draft), models, request.context)
+        finally:
+            models.close()
+        return replace(request, model=entry.id)
+
+    def _offer_better(self, used: str) -> None:
+        """Where the demo answered since nothing else is here, name the best model that fits, at a terminal."""
+        unasked = self.question.request.model is None and used == DEMO
+        if not unasked or self.question.quiet or not self.environment.stderr_is_terminal or self.interrupts.arrived():
+            return
+        models = Models()
+        try:
+            best = models.best()
+        finally:
+            models.close()
+        if best is not None:
+            terms = f"{size(size_of(best))}, {best.license}" if best.license else size(size_of(best))
+            self.diagnostics.note(
+                f"the demo answered, a very small model. {best.name} fits this machine ({terms}): "
+                f"specchat models pull {best.id}"
+            )
+
+    def _open(self, request: ModelRequest) -> Session:
+        try:
+            return open_session(request, told=self.diagnostics.progress)
+        finally:
             self.diagnostics.end_progress()
-            try:
-                if self.interrupts.exit_code is not None:
-                    return self.interrupts.exit_code
-                self._say_notes(session)
-                return self._answer(session, messages)
-            finally:
-                session.close()
 
     def _say_notes(self, session: Session) -> None:
         for note in session.take_notes():
             self.diagnostics.note(note)
 
-    def _messages(self) -> list[Message]:
-        question = self.question
-        prompt = read_prompt(question.words, question.files, self.environment, self.diagnostics)
-        if not prompt:
-            raise UsageError(
-                'The full-screen chat is still to be built. Ask one question: specchat "Why is the sky blue?"'
-            )
-        system = [Message(Role.SYSTEM, question.system)] if question.system else []
-        return [*system, Message(Role.USER, prompt)]
+    def _messages(self, session: Session, prompt: str) -> list[Message]:
+        """What stands before the question, and the question, which is stored from now on."""
+        question, recording = self.question, self.recording
+        said = [] if recording is None else recording.said
+        if question.system:
+            earlier = [message for message in said if message.role is not Role.SYSTEM]
+            said = [Message(Role.SYSTEM, question.system), *earlier]
+        if recording is not None:
+            session.id = recording.begin(prompt, model=session.entry.id, system=question.system or "")
+        return [*said, Message(Role.USER, prompt)]
 
     def _settings(self, session: Session) -> AnswerSettings:
         given = self.question.answer
         return AnswerSettings(
-            sampling=session.sampling(self.question.sampling),
+            sampling=session.sampling(self.question.sampling, thinking=self.question.enable_thinking),
             accept=given.accept,
             seed=given.seed,
             max_tokens=given.max_tokens,
@@ -136,6 +217,7 @@ class Ask:
                 self.diagnostics.end_progress()
                 self.diagnostics.end_reasoning()
             output.progress(progress)
+            self._record(lambda recording: recording.progress(turn))
 
     def _finish(self, session: Session, turn: Turn, output: Output, failure: LlamaError | None) -> None:
         accept = self.question.answer.accept
@@ -145,11 +227,23 @@ class Ask:
         self.diagnostics.end_progress()
         self.diagnostics.end_reasoning()
         output.end(figures)
+        self._record(lambda recording: recording.finish(turn, figures))
         session.finish(turn)
         self._say_notes(session)
         lossy = accept is AcceptanceMode.TYPICAL
         if self._wants_statistics() or (lossy and not self.question.quiet):
             self.diagnostics.statistics(statistics_line(session, turn, accept))
+
+    def _record(self, keep: Callable[[Recording], None]) -> None:
+        """Keep something of the answer; where that fails the answer goes on and is no longer kept."""
+        if self.recording is None:
+            return
+        try:
+            keep(self.recording)
+        except StoreError as error:
+            self.diagnostics.note(f"{error} The answer is not kept.")
+            self.recording.close()
+            self.recording = None
 
     def _wants_statistics(self) -> bool:
         return self.question.statistics or (self.environment.stderr_is_terminal and not self.question.quiet)

@@ -29,6 +29,12 @@ class Diagnostics:
         if not self._quiet:
             self._line(f"specchat: {sentence}", _DIM)
 
+    def ask(self, question: str) -> None:
+        """Put a question; the answer is typed behind it."""
+        self._end_progress()
+        self.end_reasoning()
+        self._write(visible(question))
+
     def statistics(self, line: str) -> None:
         """Print the statistics line."""
         self._line(line, _DIM)

@@ -25,8 +25,10 @@ class UsageError(Exception):
 
 def exit_code_of(error: Exception) -> ExitCode | None:
     """The exit code for an error whose message is a sentence for the user; None for a fault of the program."""
+    from specchat.catalogue.cache import DiskFull
     from specchat.catalogue.errors import CatalogueError, ModelUnavailable
     from specchat.chat.errors import TemplateError
+    from specchat.chat.store_file import NotStored, StoreError, StoreFull
     from specchat.engine.engine import PromptTooLong, VocabularyMismatch
     from specchat.engine.settings import SettingsError
     from specchat.llama.errors import DoesNotFit, LlamaError, ModelUnusable
@@ -39,6 +41,10 @@ def exit_code_of(error: Exception) -> ExitCode | None:
         (CatalogueError, ExitCode.USAGE),
         (DatastoreError, ExitCode.USAGE),
         (VocabularyMismatch, ExitCode.USAGE),
+        (DiskFull, ExitCode.DOES_NOT_FIT),
+        (NotStored, ExitCode.USAGE),
+        (StoreFull, ExitCode.DOES_NOT_FIT),
+        (StoreError, ExitCode.ENGINE),
         (ModelUnavailable, ExitCode.MODEL_UNAVAILABLE),
         (ModelUnusable, ExitCode.MODEL_UNAVAILABLE),
         (TemplateError, ExitCode.MODEL_UNAVAILABLE),

@@ -62,9 +62,14 @@ def fit_model(
         except SizeError as error:
             raise UsageError(f"--vram: {error}") from None
         settings = EngineSettings(
-            target=Path(model), method=Method.AUTO, context=ctx, kv_type=_kv_type(kv), gpu_layers=gpu_layers
+            target=Path(model),
+            method=Method.AUTO,
+            context=ctx,
+            kv_type=_kv_type(kv),
+            draft_kv_type=_kv_type(draft_kv),
+            gpu_layers=gpu_layers,
         )
-        verdict = _verdict(model, draft, settings, _kv_type(draft_kv), size, Diagnostics(environment, quiet=quiet))
+        verdict = _verdict(model, draft, settings, size, Diagnostics(environment, quiet=quiet))
         chosen = {"-m": model, "--draft": draft, "--kv": kv, "--draft-kv": draft_kv, "--gpu-layers": str(gpu_layers)}
         asked = {name: value for name, value in chosen.items() if value is not None and value != _DEFAULTS.get(name)}
         _print(verdict, asked, environment, as_json=as_json)
@@ -85,7 +90,6 @@ def _verdict(
     model: str,
     draft: str | None,
     settings: EngineSettings,
-    draft_kv_type: KVType,
     vram: int | None,
     diagnostics: Diagnostics,
 ) -> Verdict:
@@ -102,7 +106,6 @@ def _verdict(
             return check.judge(
                 pair,
                 replace(settings, context=context),
-                draft_kv_type=draft_kv_type,
                 others=others_than(entry, catalogue),
             )
         except FitUnavailable as error:

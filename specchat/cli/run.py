@@ -51,6 +51,10 @@ def question(options: Mapping[str, Any]) -> Question:
             stream=not options["no_stream"],
             statistics=options["stats"],
             quiet=options["quiet"],
+            resume=options["resume"],
+            chat=options["chat"],
+            yes=options["yes"],
+            offline=options["offline"],
         )
     except ValueError as error:
         raise UsageError(str(error)) from None
@@ -66,6 +70,8 @@ def _request(options: Mapping[str, Any]) -> ModelRequest:
         threads=options["threads"],
         gpu_layers=options["gpu_layers"],
         kv_type=_KV_TYPES[options["kv"]],
+        draft_kv_type=_KV_TYPES[options["draft_kv"]],
+        force=options["force"],
     )
 
 
@@ -84,6 +90,8 @@ def _refuse_contradictions(options: Mapping[str, Any]) -> None:
         if options[first] and options[second]:
             names = [f"--{name.removeprefix('as_').replace('_', '-')}" for name in (first, second)]
             raise UsageError(f"{names[0]} and {names[1]} contradict each other: use one of the two.")
+    if options["resume"] and options["chat"] is not None:
+        raise UsageError("--continue takes the latest conversation and --chat names one: use one of the two.")
 
 
 def _accept(options: Mapping[str, Any]) -> AcceptanceMode:

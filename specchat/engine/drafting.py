@@ -102,7 +102,7 @@ class Drafting:
         return free, models
 
     def _chooser(self, free: dict[str, Drafter], models: dict[str, Drafter]) -> Drafter:
-        drafts = [] if self._settings.draft is None else [self._settings.draft.name]
+        drafts = [] if self._settings.draft is None else [self._settings.draft.name, self._settings.draft_kv_type.name]
         costs = Costs([*self._key(), *drafts], [*free], [*models], self._settings.depth)
         return AutoDrafter(costs, free, models, method=self._settings.method)
 
@@ -179,7 +179,7 @@ class Drafting:
             raise VocabularyMismatch(
                 f"{draft.name} can't draft for {self._model.name}: {why}. Choose a draft of the same family."
             )
-        context = self._context(draft, draft_params(target.n_ctx, threads=self._threads))
+        context = self._context(draft, draft_params(target.n_ctx, threads=self._threads, kv_type=self._settings.draft_kv_type))
         if not context.rolls_back():
             self._notes.append(f"{draft.name} can't take back rejected tokens, so it can't draft: decoding plainly.")
             return NoDrafter()

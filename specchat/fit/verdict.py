@@ -98,7 +98,8 @@ def judge(candidate: Candidate, plan: Plan, memory: Memory, others: Iterable[Can
     context = measured.largest_context(plan, longest)
     verdict = Verdict(candidate.id, plan, demand, memory, context)
     if verdict.fits:
-        return verdict
+        # One that fits may end between two steps, of which the next would not.
+        return replace(verdict, largest_context=max(context, plan.request.context))
     return replace(verdict, fixes=tuple(_fixes(_Changes(measured, plan), verdict, others)))
 
 
@@ -234,12 +235,11 @@ def _another_model(verdict: Verdict, others: Iterable[Candidate]) -> list[Fix]:
 
 
 def _together(changes: _Changes, verdict: Verdict, steps: Sequence[_Change], *, or_less: bool) -> list[Fix]:
-    """Changes that only together are enough and keep the context; `or_less`: a smaller one, or fewer layers, too.
-
-    Quantising a draft's cache and dropping the draft are never done both.
-    """
+    """Two changes that only together are enough; `or_less`: a smaller context or fewer layers may join them."""
     measured = changes.measured
-    sets = [list(s) for n in (2, 3) for s in combinations(steps, n) if not _contradict(s)]
+    # Not three: without a draft there is no cache of it to quantise. For the same reason those two never meet here:
+    # leaving the draft out is tried alone before.
+    sets = [list(pair) for pair in combinations(steps, 2)]
     tries: list[list[_Change]] = list(sets)
     for last in (changes.smaller_context, changes.fewer_layers) if or_less else ():
         for chosen in [[step] for step in steps] + sets:
@@ -253,8 +253,3 @@ def _applied(plan: Plan, changes: Iterable[_Change]) -> Plan:
     for change in changes:
         plan = change.apply(plan)
     return plan
-
-
-def _contradict(steps: Sequence[_Change]) -> bool:
-    options = {step.options[0] for step in steps}
-    return {"--draft", "--draft-kv"} <= options

@@ -9,10 +9,10 @@ from __future__ import annotations
 import hashlib
 import math
 import mmap
-import os
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -236,19 +236,13 @@ def _checked_length(header: Header, name: str | Path, size: int) -> Header:
 
 
 def read_header(path: Path) -> Header:
-    """Read and check the header of the GGUF file at `path`.
+    """Read and check the header of the GGUF file at `path`; of a file that has not changed it is read once.
 
     Raises ModelUnusable, with a sentence, for anything that isn't a whole GGUF file.
     """
     try:
-        with path.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            if size == 0:
-                raise ModelUnusable(f"{path} is empty. Download the model again.")
-            if file.read(4) != _MAGIC:
-                raise _no_gguf(path)
-            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-                header = _parse(data)
+        stat = path.stat()
+        return _read_header(path, stat.st_ino, stat.st_size, stat.st_mtime_ns)
     except IsADirectoryError:
         raise ModelUnusable(f"{path} is a directory. Name a .gguf file inside it.") from None
     except FileNotFoundError:
@@ -257,7 +251,17 @@ def read_header(path: Path) -> Header:
         raise ModelUnusable(f"{path} can't be read: {error.strerror}.") from None
     except (HeaderCutShort, *_NONSENSE):
         raise _damaged(path) from None
-    return _checked_length(header, path, size)
+
+
+@lru_cache(maxsize=32)
+def _read_header(path: Path, _inode: int, size: int, _changed: int) -> Header:
+    with path.open("rb") as file:
+        if size == 0:
+            raise ModelUnusable(f"{path} is empty. Download the model again.")
+        if file.read(4) != _MAGIC:
+            raise _no_gguf(path)
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            return _checked_length(_parse(data), path, size)
 
 
 def header_of_prefix(data: bytes | bytearray, name: str, size: int) -> Header:

@@ -1,10 +1,10 @@
 """What a model and its context would allocate, from llama.cpp's own allocator, without allocating it.
 
-A model opened so has neither weights nor words; contexts of it compute nothing and must never decode. Files cut
-to their header and stretched to their size (sparse) do as well as whole ones. Two things differ from a load: states of
-recurrent layers are really allocated for a moment, and llama.cpp *aborts the process* on some files it would refuse
-otherwise; so this belongs in a process of its own (`specchat.fit.probe`). And where a CPU keeps weights in another order
-(Q4_0, some of Q4_K), a load counts the mapped file beside them, whose pages can go once they are read; here they don't.
+A model opened so has neither weights nor words; contexts of it compute nothing and must never decode. Files cut to
+their header and stretched to their size (sparse) do as well as whole ones. Three things differ from a load. States of
+recurrent layers are really allocated for a moment. Where a CPU keeps weights in another order (Q4_0, some of Q4_K), a
+load counts the mapped file beside them, whose pages can go once they are read. And llama.cpp *aborts the process* on
+some files; so this belongs in a process of its own (`specchat.fit.probe`).
 """
 
 from __future__ import annotations

@@ -73,6 +73,10 @@ def _on_quiet_message(now: Situation) -> bool:
     return _on_message(now) and not now.generating
 
 
+def _nothing_written(now: Situation) -> bool:
+    return now.failed or not now.generating
+
+
 def _in_empty_prompt(now: Situation) -> bool:
     return now.in_prompt and now.prompt_empty
 
@@ -226,7 +230,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
          "A number from 0 to 64, or auto for what pays. Loads the model again.", slash="k", argument="N|auto"),
     _act("reload", "Load the model again", "models.reload", _D,
          "As it was, with half the context (smaller), or without drafting (plain).",
-         keys="f9", slash="reload", argument="[smaller|plain]", when=lambda now: not now.generating, short="reload"),
+         keys="f9", slash="reload", argument="[smaller|plain]", when=_nothing_written, short="reload"),
 
     _act("panel", "Panel of figures", "looking.panel", _V, "Shows or hides the panel of figures.",
          keys="f3", slash="panel", short="figures"),

@@ -45,10 +45,10 @@ class Footer(Widget):
 
 def offered(situation: Situation) -> list[Action]:
     """The actions to show, in their order."""
-    if situation.generating:
-        ids: tuple[str, ...] = _WHILE_WRITING
-    elif situation.failed:
-        ids = _WITHOUT_MODEL
+    if situation.failed:
+        ids: tuple[str, ...] = _WITHOUT_MODEL
+    elif situation.generating:
+        ids = _WHILE_WRITING
     else:
         ids = _ON_MESSAGE if situation.on_message and situation.has_messages else _IN_PROMPT
     order: Callable[[Action], int] = lambda action: ids.index(action.id)  # noqa: E731

@@ -52,7 +52,8 @@ class OnScreen:
 
     def add_user(self, record: UserRecord) -> None:
         """Add a question."""
-        self._app.transcript.add_user(record.node_id, record.text)
+        message = self._app.transcript.add_user(record.node_id, record.text)
+        message.show_branch(*record.branch)
         self.show_whether_empty()
 
     def begin_answer(self, record: AnswerRecord) -> None:

@@ -80,7 +80,8 @@ class Talk:
         if branches:
             await self.show()
         else:
-            self.stage.add_user(UserRecord(str(node.id), text))
+            versions = len(self.store.siblings(node.id))
+            self.stage.add_user(UserRecord(str(node.id), text, (versions, versions)))
         await self._ask()
 
     def stop(self) -> bool:

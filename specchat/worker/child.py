@@ -48,11 +48,9 @@ class Inbox:
         self._cancelled.discard(turn)
 
     def _run(self) -> None:
-        while True:
-            request = receive(self._connection)
-            if request is None:
-                os._exit(0)
+        while (request := receive(self._connection)) is not None:
             self._take(request)
+        os._exit(0)
 
     def _take(self, request: Request) -> None:
         if isinstance(request, Cancel):
@@ -70,6 +68,7 @@ def _prepare_process() -> None:
     """Be a good child: deaf to the terminal, first to go when memory runs out, and without a core dump of gigabytes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     faulthandler.enable(all_threads=False)
+    threading.excepthook = _end_with
     with contextlib.suppress(ImportError, OSError, ValueError):
         import resource
 
@@ -80,6 +79,12 @@ def _prepare_process() -> None:
         with contextlib.suppress(OSError):
             # The kernel shall take this process, which costs an answer, and not the one that holds the conversation.
             Path("/proc/self/oom_score_adj").write_text(_READY_TO_BE_KILLED)
+
+
+def _end_with(fault: threading.ExceptHookArgs) -> None:
+    """Without either of its threads a worker would be deaf or mute: better that the chat hears of its end."""
+    threading.__excepthook__(fault)
+    os._exit(1)
 
 
 def _serve(connection: socket.socket, inbox: Inbox) -> None:

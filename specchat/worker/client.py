@@ -49,7 +49,7 @@ class Worker:
         return None if self._child is None else self._child.process.pid
 
     async def start(self) -> None:
-        """Start the child, which loads llama.cpp while it waits for the first `Load`. Once is enough."""
+        """Start the child where there is none; it loads llama.cpp while it waits for the first `Load`."""
         self._start()
 
     def _start(self) -> _Child | None:

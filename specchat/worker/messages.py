@@ -11,6 +11,7 @@ class Load:
     """Open a model; one that is open is closed first. The choices are those of the command line, None its defaults."""
 
     model: str
+    """A catalogue id, a repository or a path; empty: the best that is here and fits."""
     draft: str | None = None
     method: str | None = None
     draft_tokens: int | None = None
@@ -18,6 +19,9 @@ class Load:
     threads: int | None = None
     gpu_layers: int = -1
     kv_type: str = "f16"
+    draft_kv_type: str = "f16"
+    force: bool = False
+    """Load also what does not fit by the count of `fit`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import cast
 
-from specchat.catalogue.entries import Catalogue
 from specchat.catalogue.errors import CatalogueError, ModelUnavailable
-from specchat.catalogue.locate import locate
 from specchat.chat.errors import TemplateError
 from specchat.chat.message import Message, Role
 from specchat.chat.session import ModelRequest, Session, open_session
@@ -69,11 +67,7 @@ class Service:
     def _opened(self, request: Load) -> Session:
         self._outbox.put(Loading("starting llama.cpp"))
         library()
-        catalogue = Catalogue()
-        entry = catalogue.find(request.model)
-        size = locate(entry.target).stat().st_size
-        self._outbox.put(Loading(f"reading {entry.name} ({_in_words(size)})"))
-        return open_session(_model_request(request), catalogue)
+        return open_session(_model_request(request), told=lambda words: self._outbox.put(Loading(words.rstrip(" …"))))
 
     def close(self) -> None:
         """Close the model, and give its memory back to the system."""
@@ -96,9 +90,13 @@ class Service:
             return
         self._write(session, request, turn)
         # What an answer leaves behind comes after its end, which the user waits for.
-        if turn.answer.token_ids:
-            self._take_leave(session, request, turn)
-        for note in session.take_notes():
+        try:
+            if turn.answer.token_ids:
+                self._take_leave(session, request, turn)
+            notes = session.take_notes()
+        except Exception as error:
+            notes = [_sentence(error)]
+        for note in notes:
             self._outbox.put(Note(note))
 
     def _begun(self, session: Session, request: Ask) -> Turn:
@@ -209,19 +207,25 @@ def _as_settings() -> Iterator[None]:
 
 @_as_settings()
 def _model_request(request: Load) -> ModelRequest:
-    kinds = {kind.name.lower(): kind for kind in KVType}
-    if request.kv_type not in kinds:
-        raise SettingsError(f"The KV cache can't be of type {request.kv_type!r}; there are: {', '.join(kinds)}.")
     return ModelRequest(
-        model=request.model,
+        model=request.model or None,
         draft=request.draft,
         method=Method(request.method) if request.method else None,
         draft_tokens=request.draft_tokens,
         context=request.context,
         threads=request.threads,
         gpu_layers=request.gpu_layers,
-        kv_type=kinds[request.kv_type],
+        kv_type=_kv_type(request.kv_type),
+        draft_kv_type=_kv_type(request.draft_kv_type),
+        force=request.force,
     )
+
+
+def _kv_type(name: str) -> KVType:
+    kinds = {kind.name.lower(): kind for kind in KVType}
+    if name not in kinds:
+        raise SettingsError(f"A KV cache can't be of type {name!r}; there are: {', '.join(kinds)}.")
+    return kinds[name]
 
 
 @_as_settings()
@@ -230,7 +234,7 @@ def _answer_settings(session: Session, request: Ask) -> AnswerSettings:
     # Under `exact` the text depends on how far was drafted: a seed is only kept by `coupled`.
     usual = AcceptanceMode.EXACT if request.seed is None else AcceptanceMode.COUPLED
     return AnswerSettings(
-        sampling=session.sampling(cast("dict[str, object]", dict(request.sampling))),
+        sampling=session.sampling(cast("dict[str, object]", dict(request.sampling)), thinking=request.thinking),
         accept=AcceptanceMode(request.accept) if request.accept else usual,
         seed=request.seed,
         branch=request.branch,
@@ -256,7 +260,3 @@ def _return_memory() -> None:
     with suppress(OSError, AttributeError):
         # glibc keeps freed memory for itself; other C libraries have no such call.
         ctypes.CDLL(None).malloc_trim(0)
-
-
-def _in_words(size: int) -> str:
-    return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"

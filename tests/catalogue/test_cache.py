@@ -13,19 +13,17 @@ from filelock import FileLock
 
 from specchat.catalogue.cache import (
     cache_root,
-    cached_files,
     cached_listing,
     cached_path,
-    discard,
     lock_path,
     partial_path,
-    remove,
     repository,
 )
 from specchat.catalogue.download import fetch, plan
 from specchat.catalogue.errors import ModelUnavailable
 from specchat.catalogue.hub import Hub
 from specchat.catalogue.hub_errors import HubError
+from specchat.catalogue.inventory import cached_files, discard, remove
 from specchat.catalogue.sources import HubFile, ListedFile
 from tests.catalogue.loopback_hub import MAIN_COMMIT, Content, Fault, LoopbackHub
 

@@ -56,7 +56,9 @@ def client(*command: str) -> subprocess.Popen[str]:
 
 def lines(process: subprocess.Popen[str]) -> Iterator[str]:
     assert process.stdout is not None
-    yield from process.stdout
+    # Not the stream itself: an abandoned generator would close it, and the process then fails to print.
+    while line := process.stdout.readline():
+        yield line
 
 
 def held_bytes() -> int:
@@ -150,14 +152,14 @@ def test_a_split_model_arrives_part_by_part_from_one_commit(model: LoopbackHub, 
     model.add("user/split").files.update({name: Content(name.encode() * 99) for name in names})
     first, *rest = [HubFile("user/split", name) for name in names]
     source = HubFile(first.repo, first.file, parts=tuple(rest))
-    client = hub()
-    paths = fetch(plan([source], client), client)
+    asking = hub()
+    paths = fetch(plan([source], asking), asking)
     assert [path.name for path in paths] == names
     assert len({path.parent for path in paths}) == 1
     assert cached_path(source) == paths[0]
     paths[2].unlink()
     assert cached_path(source) is None, "a model without its last part is not there"
-    assert fetch(plan([source], client), client) == (paths[2],)
+    assert fetch(plan([source], asking), asking) == (paths[2],)
     assert len(model.asked("blob")) == 3, "the content was there already; only its name was missing"
 
 
@@ -340,10 +342,20 @@ def test_jumps_of_the_clock_do_not_matter(model: LoopbackHub, hub: MakeHub, monk
     monkeypatch.setattr(time, "time", lambda: chance.uniform(0, 4e9))
     model.blob_faults.append(Fault(cut_after=SIZE // 2))
     seen: list[Progress] = []
-    client = hub()
-    fetch(plan([SOURCE], client), client, seen.append)
+    asking = hub()
+    fetch(plan([SOURCE], asking), asking, seen.append)
     assert cached_path(SOURCE) is not None
     assert all(later.done >= earlier.done for earlier, later in pairwise(seen))
+
+
+def test_what_breaks_the_progress_display_is_not_blamed_on_the_disk(model: LoopbackHub, hub: MakeHub) -> None:
+    def broken(_: Progress) -> None:
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+
+    asking = hub()
+    with pytest.raises(BrokenPipeError):
+        fetch(plan([SOURCE], asking), asking, broken)
+    pull(hub())
 
 
 # The disk
@@ -406,13 +418,13 @@ def test_a_read_only_cache_serves_what_it_has_and_says_why_it_takes_nothing(
     model: LoopbackHub, hub: MakeHub, small_disk: Path
 ) -> None:
     model.add("user/small", tiny__gguf=b"GGUF" * 50)
-    monkey = HubFile("user/small", "tiny.gguf")
+    small = HubFile("user/small", "tiny.gguf")
     remount(small_disk, "size=80m")
-    path = pull(hub(), monkey)
+    path = pull(hub(), small)
     remount(small_disk, "ro")
     try:
-        assert cached_path(monkey) == path
-        assert plan([monkey], hub()).files == ()
+        assert cached_path(small) == path
+        assert plan([small], hub()).files == ()
         with pytest.raises(CacheNotWritable, match="HF_HOME"):
             fetch(plan([SOURCE], hub()), hub())
     finally:
@@ -428,10 +440,10 @@ def test_progress_counts_both_files_and_what_earlier_runs_left(model: LoopbackHu
     with pytest.raises(HubError):
         pull(hub())
     seen: list[Progress] = []
-    client = hub()
-    wanted = plan([SOURCE, HubFile("user/model", "draft.gguf")], client)
+    asking = hub()
+    wanted = plan([SOURCE, HubFile("user/model", "draft.gguf")], asking)
     assert (wanted.size, wanted.to_fetch) == (SIZE + 1000, SIZE // 2 + 1000)
-    fetch(wanted, client, seen.append)
+    fetch(wanted, asking, seen.append)
     assert [now.file for now in seen if now.phase is Phase.DONE] == ["model.gguf", "draft.gguf"]
     assert {now.size for now in seen} == {SIZE + 1000}
     assert seen[0].done >= SIZE // 2

@@ -24,7 +24,8 @@ class Size:
 
     def on_card(self, context: int, kind: KVType, share: float = 1.0) -> Bytes:
         per_token = self.cache if kind is KVType.F16 else self.cache * 17 / 32
-        parts = (self.weights * MIB * share, per_token * KIB * context * share)
+        cells = -(-context // 256) * 256
+        parts = (self.weights * MIB * share, per_token * KIB * cells * share)
         return Bytes(round(parts[0]), round(parts[1]), self.compute * MIB)
 
 

@@ -47,8 +47,8 @@ def asked(context: int, kv_type: KVType = KVType.F16) -> FitRequest:
     return FitRequest(context=context, kv_type=kv_type, draft_kv_type=kv_type, n_outputs_max=DRAFT_TOKENS + 1)
 
 
-def really_held(target: Path, draft: Path, *, engine: bool) -> dict[str, dict[str, list[int]]]:
-    wanted = {"target": str(target), "draft": str(draft), "contexts": CONTEXTS, "engine": engine}
+def really_held(target: Path, draft: Path) -> dict[str, dict[str, list[int]]]:
+    wanted = {"target": str(target), "draft": str(draft), "contexts": CONTEXTS}
     done = subprocess.run(
         [sys.executable, "-m", "tests.fit.real_load", json.dumps(wanted)], capture_output=True, text=True, check=True
     )
@@ -62,8 +62,10 @@ def on_host(model: ModelDemand | None) -> list[int]:
     return [model.host.weights, model.host.cache, model.host.compute]
 
 
-def test_the_measure_equals_a_real_load_to_the_byte(probe: ExactMeasure, demo: Path, draft: Path) -> None:
-    real = really_held(demo, draft, engine=False)
+def test_the_measure_equals_what_an_engine_really_holds_to_the_byte(
+    probe: ExactMeasure, demo: Path, draft: Path
+) -> None:
+    real = really_held(demo, draft)
     measured = {}
     for context in CONTEXTS:
         for kv_type in KVType:
@@ -76,13 +78,6 @@ def test_the_measure_equals_a_real_load_to_the_byte(probe: ExactMeasure, demo: P
             }
     assert len(real) == 6
     assert measured == real
-
-
-def test_the_engine_allocates_what_was_measured(probe: ExactMeasure, demo: Path, draft: Path) -> None:
-    for name, real in really_held(demo, draft, engine=True).items():
-        demand = probe.measure(demo, draft, asked(int(name.split()[0])))
-        assert on_host(demand.target) == real["target"]
-        assert on_host(demand.draft) == real["draft"]
 
 
 def test_a_header_stretched_to_the_size_of_the_file_measures_the_same(
@@ -123,12 +118,11 @@ def test_a_measure_takes_less_than_the_memory_it_names(demo: Path, draft: Path) 
     assert peak_kib << 10 < 512 << 20
 
 
-def test_the_largest_context_fits_and_one_step_more_does_not(demo: Path, draft: Path) -> None:
-    usable = measure(demo, draft, asked(3000)).total
+def test_the_largest_context_fits_and_one_step_more_does_not(probe: ExactMeasure, demo: Path, draft: Path) -> None:
+    usable = probe.measure(demo, draft, asked(3000)).total
     found = largest_context(demo, draft, asked(4096), usable)
-    with ExactMeasure() as exact:
-        assert exact.measure(demo, draft, asked(found)).total <= usable
-        assert exact.measure(demo, draft, asked(found + 256)).total > usable
+    assert probe.measure(demo, draft, asked(found)).total <= usable
+    assert probe.measure(demo, draft, asked(found + 256)).total > usable
 
 
 def test_one_call_answers_within_a_few_seconds_even_on_a_busy_machine(demo: Path, draft: Path) -> None:

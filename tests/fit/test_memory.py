@@ -133,7 +133,7 @@ class FakeNvml:
 
 def test_cards_are_read_from_nvml_and_a_lost_one_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     nvml = FakeNvml()
-    monkeypatch.setitem(sys.modules, "pynvml", nvml)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "pynvml", nvml)
     assert nvidia_cards() == {"0000:01:00.0": Card("RTX 4090", 24_564 * MIB, 20_000 * MIB, display=True)}
     assert nvml.shut_down
 
@@ -141,7 +141,7 @@ def test_cards_are_read_from_nvml_and_a_lost_one_is_left_out(monkeypatch: pytest
 def test_a_machine_without_the_nvidia_driver_has_no_cards(monkeypatch: pytest.MonkeyPatch) -> None:
     nvml = FakeNvml()
     monkeypatch.setattr(nvml, "nvmlInit", _no_driver)
-    monkeypatch.setitem(sys.modules, "pynvml", nvml)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "pynvml", nvml)
     assert nvidia_cards() == {}
     monkeypatch.setitem(sys.modules, "pynvml", None)
     assert nvidia_cards() == {}

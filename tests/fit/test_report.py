@@ -205,7 +205,7 @@ def test_for_people_the_report_goes_to_stdout_without_colour_where_no_terminal_i
 
 
 def test_a_terminal_gets_colour_unless_it_wants_none() -> None:
-    asked = {"ctx": 16_384, "vram": "24GiB", "terminal": True}
+    asked: dict[str, Any] = {"ctx": 16_384, "vram": "24GiB", "terminal": True}
     assert ESCAPE in run("qwen3-32b", **asked)[1]
     assert ESCAPE not in run("qwen3-32b", {"NO_COLOR": "1"}, **asked)[1]
     assert ESCAPE not in run("qwen3-32b", {"TERM": "dumb"}, **asked)[1]

@@ -138,11 +138,9 @@ def test_another_model_is_the_first_that_fits_with_its_own_draft() -> None:
 
 
 def test_other_models_are_not_even_looked_at_where_the_plan_fits() -> None:
-    def others() -> object:
-        raise AssertionError
-        yield
-
-    assert judge(QWEN3_14B, plan(), CARD, others()).fits  # type: ignore[arg-type]
+    others = iter([QWEN3_32B])
+    assert judge(QWEN3_14B, plan(), CARD, others).fits
+    assert next(others) is QWEN3_32B
 
 
 def test_a_change_that_llama_cpp_would_refuse_is_not_proposed() -> None:
@@ -191,7 +189,7 @@ def test_the_search_finds_the_edge(edge: int, longest: int) -> None:
     assert found == longest or found + 256 > edge or found + 256 > longest
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(
     weights=st.integers(100, 30_000),
     cache=st.integers(1, 600),

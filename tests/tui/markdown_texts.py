@@ -4,7 +4,21 @@ from __future__ import annotations
 
 import random
 
-_WORDS = "the model drafts tokens and *checks* them `at once`; **bold** words, a [link](http://a.b/c), x_y & <b>".split(" ")
+_WORDS = [
+    "the",
+    "model",
+    "drafts",
+    "*all*",
+    "tokens",
+    "`at",
+    "once`;",
+    "**bold**",
+    "[a",
+    "link](http://a.b/c)",
+    "x_y",
+    "&",
+    "<b>",
+]
 
 
 def sentence(rng: random.Random, words: int = 12) -> str:
@@ -16,7 +30,9 @@ def fence(rng: random.Random, lines: int = 12, indent: str = "") -> str:
     """A fenced code block."""
     language = rng.choice(["python", "", "nonsense", "c"])
     body = [
-        rng.choice(["def f(x):", "    return x  # why", '"""doc', 'end"""', "", "int a[3];", "/* open", "close */", "# t"])
+        rng.choice(
+            ["def f(x):", "    return x  # why", '"""doc', 'end"""', "", "int a[3];", "/* open", "close */", "# t"]
+        )
         for _ in range(rng.randint(0, lines))
     ]
     return "\n".join(indent + line for line in [f"```{language}", *body, "```"])
@@ -46,7 +62,9 @@ def table(rng: random.Random) -> str:
     """A table."""
     columns = rng.randint(1, 4)
     rows = [" | ".join(sentence(rng, 3).replace("|", "") for _ in range(columns)) for _ in range(rng.randint(1, 5))]
-    return "\n".join([f"| {rows[0]} |", "|" + rng.choice(["---|", ":-:|", "--:|"]) * columns, *(f"| {r} |" for r in rows)])
+    return "\n".join(
+        [f"| {rows[0]} |", "|" + rng.choice(["---|", ":-:|", "--:|"]) * columns, *(f"| {r} |" for r in rows)]
+    )
 
 
 def document(seed: int, blocks: int = 12) -> str:

@@ -200,7 +200,7 @@ class Chat:
 
     async def settle(self) -> None:
         """Let everything that was said arrive."""
-        for _ in range(3):
+        for _ in range(2):
             await self.pilot.pause()
 
     async def press(self, *keys: str) -> None:
@@ -209,8 +209,24 @@ class Chat:
 
     async def submit(self, text: str) -> None:
         """Write a prompt and send it."""
+        self.app.prompt.focus()
         self.app.prompt.set_text(text)
         await self.press("enter")
+
+    @property
+    def waits(self) -> bool:
+        """Whether an answer is being written."""
+        return self.app.talk.writing is not None
+
+    @property
+    def shown(self) -> dict[str, bool]:
+        """Whether the parts that come and go are there."""
+        return {part: bool(self.app.base.query_one(f"#{part}").display) for part in ("panel", "notice", "welcome")}
+
+    @property
+    def attachments(self) -> list[str]:
+        """Files that go with the next question."""
+        return list(self.app.prompt.attachments)
 
     @property
     def toasts(self) -> list[str]:

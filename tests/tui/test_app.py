@@ -16,7 +16,6 @@ from specchat.tui.choices import AnswerChoices
 from specchat.tui.header import Header
 from specchat.tui.notice import Notice
 from specchat.tui.options import ChatOptions
-from specchat.tui.panel.panel import Panel
 from specchat.tui.transcript import Answer, AnswerRecord
 from specchat.worker.messages import Died, Figures, Finished, Load, LoadFailed, Loading, Note, Prefill
 from tests.tui.scripted import FIGURES, Chat, ScriptedWorker, chat
@@ -24,6 +23,14 @@ from tests.tui.scripted import FIGURES, Chat, ScriptedWorker, chat
 
 def status(running: Chat) -> str:
     return str(running.app.query_one("#status").render())
+
+
+def offered(running: Chat) -> bool:
+    return running.shown["notice"]
+
+
+def alive(running: Chat) -> bool:
+    return running.app.is_running
 
 
 def stored(running: Chat) -> list[tuple[str, str]]:
@@ -93,7 +100,7 @@ async def test_esc_stops_and_keeps_what_was_written(tmp_path: Path) -> None:
         await running.press("escape")
         assert running.app.prompt.text == "Next question", "what waited comes back to the prompt"
         assert stored(running)[-1] == ("assistant", "one two")
-        assert running.app.talk.writing is None
+        assert not running.waits
         current = running.app.talk.chat
         assert current is not None
         assert running.store.thread(current.id)[-1].finish_reason == "cancelled"
@@ -168,7 +175,7 @@ async def test_a_dead_worker_costs_the_answer_only(tmp_path: Path) -> None:
         running.worker.say(Died("The engine was killed, perhaps for want of memory.", turn))
         await running.settle()
         notice = running.app.query_one(Notice)
-        assert notice.display
+        assert offered(running)
         assert "want of memory" in str(notice.query_one("#why").render())
         assert "want of memory" in running.toasts[-1]
         assert stored(running)[-1] == ("assistant", "Half an ans")
@@ -178,7 +185,7 @@ async def test_a_dead_worker_costs_the_answer_only(tmp_path: Path) -> None:
         await running.pilot.click("#smaller")
         await running.settle()
         assert running.worker.load() == Load("demo", context=4096)
-        assert not notice.display
+        assert not offered(running)
         await running.submit("/reload plain")
         assert running.worker.load() == Load("demo", context=4096, method="none")
         running.worker.answers = True
@@ -191,7 +198,7 @@ async def test_a_model_that_does_not_open_is_offered_again(tmp_path: Path) -> No
         await running.submit("Waiting")
         running.worker.say(LoadFailed("It needs 30 GB, and 12 GB are free.", does_not_fit=True))
         await running.settle()
-        assert running.app.query_one(Notice).display
+        assert offered(running)
         running.worker.loads = True
         await running.press("f9")
         assert running.texts() == ["Waiting", "Answer 1."]
@@ -296,14 +303,14 @@ async def test_ctrl_c_copies_or_stops_or_quits_at_the_second_time(tmp_path: Path
         assert running.app.clipboard == "b"
         running.app.prompt.clear_prompt()
         await running.press("ctrl+c")
-        assert running.app.talk.writing is None
+        assert not running.waits
         await running.press("ctrl+c")
         assert "Once more" in running.toasts[-1]
         running.clock.now += 3
         await running.press("ctrl+c")
-        assert running.app.is_running
+        assert alive(running)
         await running.press("ctrl+c")
-        assert not running.app.is_running
+        assert not alive(running)
         assert running.worker.closed
 
 
@@ -323,10 +330,10 @@ async def test_leaving_in_the_middle_keeps_the_answer(tmp_path: Path) -> None:
 async def test_ctrl_d_leaves_an_empty_prompt_only(tmp_path: Path) -> None:
     async with chat(tmp_path) as running:
         await running.press("a", "left", "ctrl+d")
-        assert running.app.is_running
+        assert alive(running)
         assert running.app.prompt.text == ""
         await running.press("ctrl+d")
-        assert not running.app.is_running
+        assert not alive(running)
 
 
 async def test_a_file_goes_with_the_next_question(tmp_path: Path) -> None:
@@ -335,10 +342,10 @@ async def test_a_file_goes_with_the_next_question(tmp_path: Path) -> None:
         await running.submit(f"/file {tmp_path / 'missing'}")
         assert "not there" in running.toasts[-1]
         await running.submit(f"/file {tmp_path / 'notes.txt'}")
-        assert running.app.prompt.attachments == ("notes.txt",)
+        assert running.attachments == ["notes.txt"]
         await running.submit("Summarise")
         assert running.worker.asks()[-1].messages[-1][1] == "notes.txt:\n```txt\nSome notes\n```\n\nSummarise"
-        assert running.app.prompt.attachments == ()
+        assert running.attachments == []
         await running.submit("Again")
         assert running.worker.asks()[-1].messages[-1][1] == "Again"
 
@@ -435,27 +442,25 @@ async def test_origins_are_marked_in_old_and_new_answers(tmp_path: Path) -> None
 async def test_every_size_shows_question_answer_prompt_and_keys(tmp_path: Path, size: tuple[int, int]) -> None:
     async with chat(tmp_path, size=size) as running:
         await running.submit("Hello")
-        panel = running.app.query_one(Panel)
-        assert panel.display == (size[0] >= 100)
+        assert running.shown["panel"] == (size[0] >= 100)
         screen = "\n".join(strip.text for strip in running.app.screen._compositor.render_strips())
         for words in ("❯ Hello", "Answer 1.", "ctx 64/4.1k", "F1 help"):
             assert words in screen
         await running.press("f3")
-        assert panel.display == (size[0] < 100)
+        assert running.shown["panel"] == (size[0] < 100)
         await running.pilot.resize_terminal(130, 40)
         await running.settle()
-        assert panel.display == (size[0] < 100), "what the user chose stands"
+        assert running.shown["panel"] == (size[0] < 100), "what the user chose stands"
 
 
 async def test_the_panel_comes_and_goes_with_the_width(tmp_path: Path) -> None:
     async with chat(tmp_path, size=(120, 40)) as running:
-        panel = running.app.query_one(Panel)
         await running.pilot.resize_terminal(90, 30)
         await running.settle()
-        assert not panel.display
+        assert not running.shown["panel"]
         await running.pilot.resize_terminal(110, 30)
         await running.settle()
-        assert panel.display
+        assert running.shown["panel"]
 
 
 async def test_an_error_is_an_ending_with_a_sentence(tmp_path: Path) -> None:

@@ -27,9 +27,9 @@ def test_an_answer_is_told_in_spans_with_figures_and_a_plain_one_is_the_same_tex
     async def run() -> None:
         # A fixed depth drafts whatever the machine is doing.
         async with listening(Load("demo", draft_tokens=4, threads=1)) as listener:
-            drafted = await listener.answer(question(1, STORY, max_tokens=40))
-            plain = await listener.answer(question(2, STORY, max_tokens=40, speculate=False))
-            again = await listener.answer(question(3, STORY, max_tokens=40))
+            drafted = await listener.answer(question(1, STORY, max_tokens=24))
+            plain = await listener.answer(question(2, STORY, max_tokens=24, speculate=False))
+            again = await listener.answer(question(3, STORY, max_tokens=24))
         _check_drafted(listener, drafted)
         _check_plain(listener, plain)
         assert listener.text(1) == listener.text(2) == listener.text(3)
@@ -41,11 +41,11 @@ def test_an_answer_is_told_in_spans_with_figures_and_a_plain_one_is_the_same_tex
 def _check_drafted(listener: Listener, finished: Finished) -> None:
     figures = finished.figures
     assert (finished.reason, finished.error) == ("length", None)
-    assert figures.tokens == 40
+    assert figures.tokens == 24
     assert figures.accepted > 0
     assert figures.alpha == figures.accepted / figures.tested
-    assert figures.context_used == figures.prompt_tokens + 40
-    assert figures.tokens_per_step == 40 / figures.steps
+    assert figures.context_used == figures.prompt_tokens + 24
+    assert figures.tokens_per_step == 24 / figures.steps
     assert sum(figures.depths.values()) == figures.steps
     assert figures.methods == {figures.source: sum(n for depth, n in figures.depths.items() if depth)}
     assert figures.used_bytes > 50e6
@@ -54,7 +54,7 @@ def _check_drafted(listener: Listener, finished: Finished) -> None:
 
 
 def _check_plain(listener: Listener, finished: Finished) -> None:
-    assert (finished.figures.drafted, finished.figures.depths) == (0, {0: 40})
+    assert (finished.figures.drafted, finished.figures.depths) == (0, {0: 24})
     assert (finished.figures.speedup, finished.figures.plain_tok_s) == (None, None)
     assert finished.figures.tok_s is not None
     spans = [span for event in listener.events if isinstance(event, Tokens) and event.turn == 2 for span in event.spans]
@@ -67,7 +67,7 @@ def test_a_conversation_goes_on_from_the_very_tokens_the_model_wrote() -> None:
 
     async def run() -> None:
         async with listening() as listener:
-            await listener.answer(question(1, "Say anything.", sampling=hot, seed=5, max_tokens=40))
+            await listener.answer(question(1, "Say anything.", sampling=hot, seed=8, max_tokens=16))
             told = (("user", "Say anything."), ("assistant", listener.text(1)), ("user", "And then?"))
             await listener.answer(Ask(2, "chat", told, max_tokens=2))
         totals = [event.total for event in listener.events if isinstance(event, Prefill) and event.turn == 2]

@@ -123,7 +123,7 @@ _NUMBERS = st.lists(st.integers(0, 5), min_size=1, max_size=8)
 _STOPS = st.lists(st.sampled_from(["END", "NK>", "nk>", "</", "hi", "X1"]), max_size=2)
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=200)
 @given(_TEXTS, _NUMBERS, _NUMBERS, _STOPS, st.booleans())
 def test_spans_are_the_text_and_each_has_its_tokens_origin(
     text: str, cuts: list[int], together: list[int], stops: list[str], starts_open: bool

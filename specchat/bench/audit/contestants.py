@@ -24,7 +24,7 @@ _OWN_DEPTH = (Method.AUTO, Method.LOOKAHEAD)
 class Setup:
     """The model to audit and how it is run."""
 
-    model: str
+    model: str | None
     draft: str | None = None
     threads: int | None = None
     gpu_layers: int = -1

@@ -51,12 +51,12 @@ class GrowingMarkdown:
 
     def finish(self) -> None:
         """Nothing more will be added: what waited is shown, and late link definitions are used."""
-        if self._environment.get("references"):
-            self._inline.forget()
-            self._in_list, self._tail = False, "".join(self._text)
-            self._sealed, self._rows, self._laid_out = [], [], 0
         self._inline.growing = False
         self._sealed.extend(self._read(self._tail))
+        if self._environment.get("references"):
+            self._inline.forget()
+            self._in_list = False
+            self._sealed, self._rows, self._laid_out = self._read("".join(self._text)), [], 0
         self._tail = ""
         self._inline.forget()
 

@@ -1,38 +1,28 @@
-"""The conversation: messages under each other, the newest in sight until the reader scrolls."""
+"""The conversation: its messages, a cursor among them, and what the reader asks to be done with them."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar
 
 from textual import events
 from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
 from textual.message import Message
-from textual.widgets import Static
 
 from specchat.tui.transcript.answer import Answer
-from specchat.tui.transcript.records import AnswerRecord, Record, UserRecord
+from specchat.tui.transcript.message_list import MessageList, Shown
+from specchat.tui.transcript.records import Record
 from specchat.tui.transcript.user_message import UserMessage
-from specchat.tui.transcript.window import MOST, STEP, Window
-
-Shown = UserMessage | Answer
 
 
-class More(Static):
-    """Says how many messages are not shown; a click shows some of them."""
-
-
-class Transcript(VerticalScroll):
-    """Messages of one conversation. Only some around those in sight are widgets, so its length costs nothing.
+class Transcript(MessageList):
+    """Messages of one conversation, with a cursor.
 
     Keys when it has the focus: j/k (or alt+down/alt+up) move the cursor, g/G go to the first and last message.
     """
 
-    DEFAULT_CSS: ClassVar[str] = Path(__file__).with_name("transcript.tcss").read_text(encoding="utf-8")
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("k,alt+up", "cursor_previous", "Previous message", show=False, id="transcript.previous"),
         Binding("j,alt+down", "cursor_next", "Next message", show=False, id="transcript.next"),
@@ -80,190 +70,23 @@ class Transcript(VerticalScroll):
         step: int
 
     def __init__(self, *, id: str | None = None, clock: Callable[[], float] = time.monotonic) -> None:
-        super().__init__(id=id)
-        self._clock = clock
-        self._records: list[Record] = []
-        self._widgets: dict[int, Shown] = {}
-        self._window = Window()
-        self._earlier = More(markup=False, classes="-hidden")
-        self._later = More(markup=False, classes="-hidden")
+        super().__init__(id=id, clock=clock)
         self._cursor: int | None = None
         self._code_number = 0
-        self._moving = False
-        self._following = True
-
-    # What the conversation is
 
     def load(self, records: Iterable[Record]) -> None:
-        """Show another conversation, its end first."""
-        self._records = list(records)
+        """Show another conversation, its end first and no cursor."""
         self._cursor = None
-        self._window.at_end(len(self._records))
-        self.anchor(False)
-        self._show_window()
-        self._follow()
+        super().load(records)
 
-    def clear(self) -> None:
-        """Show nothing."""
-        self.load(())
-
-    def add_user(self, node_id: str, text: str, attached: Sequence[str] = ()) -> UserMessage:
-        """Add what the user said, and go to the end."""
-        widget = self._add(UserRecord(node_id, text, attached=tuple(attached)))
-        assert isinstance(widget, UserMessage)
-        return widget
-
-    def begin_answer(self, node_id: str, model: str) -> Answer:
-        """Add an answer that is being written; it stays the same widget until it is finished."""
-        widget = self._add(AnswerRecord(node_id, model))
-        assert isinstance(widget, Answer)
-        return widget
-
-    @property
-    def records(self) -> tuple[Record, ...]:
-        """All messages, mounted or not, as they are now."""
-        return tuple(self._records)
+    def dress(self, index: int, widget: Shown) -> None:
+        """Mark the message at the cursor."""
+        widget.set_class(index == self._cursor, "-at-cursor")
 
     @property
     def selected(self) -> Record | None:
         """The message at the cursor."""
         return None if self._cursor is None else self._records[self._cursor]
-
-    def message(self, node_id: str) -> Shown | None:
-        """The widget of a message, if it is in the window."""
-        return next((widget for widget in self._widgets.values() if widget.record.node_id == node_id), None)
-
-    @property
-    def last_answer(self) -> Answer | None:
-        """The newest answer that is a widget."""
-        return next((w for _, w in sorted(self._widgets.items(), reverse=True) if isinstance(w, Answer)), None)
-
-    # The window
-
-    def _add(self, record: Record) -> Shown:
-        if self._window.later:
-            self._window.at_end(len(self._records))
-            self._show_window()
-        self._records.append(record)
-        self._window.total = self._window.last = len(self._records)
-        widget = self._made(len(self._records) - 1)
-        self.mount(widget, before=self._later)
-        self._follow()
-        if self._window.last - self._window.first > MOST:
-            self._cut_start(self._window.last - (MOST - STEP))
-        return widget
-
-    def _made(self, index: int) -> Shown:
-        record = self._records[index]
-        widget = Answer(record, self._clock) if isinstance(record, AnswerRecord) else UserMessage(record)
-        widget.set_class(index == self._cursor, "-at-cursor")
-        self._widgets[index] = widget
-        return widget
-
-    def _show_window(self) -> None:
-        """Make the window's messages widgets, and no others."""
-        for index in [index for index in self._widgets if not self._kept(index)]:
-            self._widgets.pop(index).remove()
-        missing = [index for index in range(self._window.first, self._window.last) if index not in self._widgets]
-        for index in missing:
-            after = min((other for other in self._widgets if other > index), default=None)
-            self.mount(self._made(index), before=self._later if after is None else self._widgets[after])
-        self._tell_more()
-
-    def _kept(self, index: int) -> bool:
-        widget = self._widgets[index]
-        same = index < len(self._records) and self._records[index] is widget.record
-        return same and self._window.holds(index)
-
-    def _cut_start(self, first: int) -> None:
-        self._window.first = first
-        self._show_window()
-
-    def _tell_more(self) -> None:
-        for more, count, words in (
-            (self._earlier, self._window.first, "↑ {} earlier"),
-            (self._later, self._window.later, "↓ {} later"),
-        ):
-            more.set_class(count == 0, "-hidden")
-            more.update(words.format(count))
-
-    def _extend_start(self) -> None:
-        """Show earlier messages; what is in sight stays where it is."""
-        if self._moving or not self._window.first:
-            return
-        self._moving = True
-        below = self.max_scroll_y - self.scroll_y
-        self._window.first = max(0, self._window.first - STEP)
-        if not self._is_writing:
-            self._window.last = min(self._window.last, self._window.first + MOST)
-        dropped = sum(self._widgets[i].outer_size.height for i in self._widgets if i >= self._window.last)
-        self._show_window()
-
-        def settle() -> None:
-            self.scroll_to(y=self.max_scroll_y - below + dropped, animate=False)
-            self._moving = False
-
-        self.call_after_refresh(settle)
-
-    def _extend_end(self) -> None:
-        if self._moving or not self._window.later:
-            return
-        self._moving = True
-        above = self.scroll_y
-        self._window.last = min(self._window.total, self._window.last + STEP)
-        self._window.first = max(self._window.first, self._window.last - MOST)
-        dropped = sum(self._widgets[i].outer_size.height for i in self._widgets if i < self._window.first)
-        self._show_window()
-
-        def settle() -> None:
-            self.scroll_to(y=above - dropped, animate=False)
-            self._moving = False
-
-        self.call_after_refresh(settle)
-
-    def _follow(self) -> None:
-        """Stay at the end while it grows, until the reader scrolls."""
-        self._following = True
-        if self.is_anchored:
-            self.anchor()
-        self.call_after_refresh(self.on_resize)
-
-    def on_resize(self) -> None:
-        """Follow the end only while the conversation is longer than the screen.
-
-        Textual would push a shorter one down to the bottom of the screen.
-        """
-        if not self.container_size.height:
-            return
-        longer = self.virtual_size.height > self.container_size.height
-        if longer and self._following and not self.is_anchored:
-            self.anchor()
-        elif not longer and self.is_anchored:
-            self.anchor(False)
-            self.scroll_home(animate=False)
-
-    def watch_virtual_size(self) -> None:
-        """The conversation has become longer or shorter."""
-        self.on_resize()
-
-    @property
-    def _is_writing(self) -> bool:
-        return any(isinstance(widget, Answer) and widget.live for widget in self._widgets.values())
-
-    def compose(self) -> Iterable[Static]:
-        """The two rows that stand for messages out of the window."""
-        yield self._earlier
-        yield self._later
-
-    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        """Show more messages when an end of those shown is reached."""
-        super().watch_scroll_y(old_value, new_value)
-        if not self.is_mounted or round(old_value) == round(new_value):
-            return
-        if new_value <= 1 and new_value < old_value:
-            self._extend_start()
-        elif new_value >= self.max_scroll_y - 1 and new_value > old_value:
-            self._extend_end()
 
     def on_click(self, event: events.Click) -> None:
         """Put the cursor on the message that was clicked, or show more."""
@@ -301,14 +124,6 @@ class Transcript(VerticalScroll):
         """Take the cursor off and follow the end again."""
         self._select(None)
         self.go_to_end()
-
-    def go_to_end(self) -> None:
-        """Show the newest message and stay with it."""
-        if self._window.later:
-            self._window.at_end(len(self._records))
-            self._show_window()
-        self.scroll_end(animate=False)
-        self._follow()
 
     def action_cursor_previous(self) -> None:
         """Go to the message before."""

@@ -1,0 +1,172 @@
+"""The models there are, which of them are here, what fits this machine, and which one to take unasked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from specchat.catalogue.entries import Catalogue, Entry
+from specchat.catalogue.errors import ModelUnavailable
+from specchat.catalogue.hub import Hub
+from specchat.catalogue.locate import is_here
+from specchat.catalogue.reference import resolve
+from specchat.catalogue.sources import CutFromTarget, HubFile, HubQuery, PackageFile, Source
+from specchat.drafters.method import Method
+from specchat.engine.settings import EngineSettings
+from specchat.fit.check import Check
+from specchat.fit.exact import FitUnavailable
+from specchat.fit.pairs import Pair, pair_of
+from specchat.fit.remote import header_file
+from specchat.fit.verdict import Verdict
+from specchat.llama.errors import LlamaError
+
+DEMO: Final = "demo"
+_BEARABLE_ON_CPU: Final = 3 << 30
+"""Bytes of weights: without a GPU every token reads them all, so that larger models answer at a word a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """One model of the catalogue, as a list shows it."""
+
+    entry: Entry
+    size: int | None
+    """Bytes of its files, the draft's included; None where one is not known."""
+    here: bool
+    """Whether the target, and the draft where it has one, are on this machine."""
+
+
+class Models:
+    """The catalogue beside this machine; asks the hub only where a method says so."""
+
+    def __init__(self, catalogue: Catalogue | None = None, check: Check | None = None) -> None:
+        self.catalogue = catalogue or Catalogue()
+        self._check = check
+
+    @property
+    def check(self) -> Check:
+        """Judges what fits; made when first needed, since it asks llama.cpp in a process of its own."""
+        if self._check is None:
+            self._check = Check()
+        return self._check
+
+    def listed(self) -> list[Listed]:
+        """Every entry: those that may be chosen unasked in their order, then the others. Nothing is opened."""
+        ranked = self.catalogue.by_preference()
+        others = [entry for entry in self.catalogue.entries.values() if entry not in ranked]
+        return [Listed(entry, size_of(entry), not missing(entry)) for entry in (*ranked, *others)]
+
+    def verdict(self, entry: Entry, context: int | None = None) -> Verdict | None:
+        """Whether `entry` fits this machine, from its files or from known dimensions; None where neither tells."""
+        try:
+            pair = pair_of(entry, self.catalogue)
+            return self._judged(entry, pair, context)
+        except (ModelUnavailable, FitUnavailable, LlamaError, OSError):
+            return None
+
+    def verdict_from_hub(self, entry: Entry, hub: Hub, context: int | None = None) -> Verdict | None:
+        """Like `verdict`, with headers fetched from the hub where nothing else tells. Raises HubError."""
+        known = self.verdict(entry, context)
+        if known is not None:
+            return known
+        found = settled(entry, hub)
+        paths = [header_file(source, hub) for source in (found.target, found.draft) if isinstance(source, HubFile)]
+        if len(paths) != len(found.hub_sources) or not isinstance(found.target, HubFile) or found.target.parts:
+            return None
+        try:
+            return self._judged(found, Pair(found.id, paths[0], *paths[1:]), context)
+        except (FitUnavailable, LlamaError):
+            return None
+
+    def _judged(self, entry: Entry, pair: Pair, context: int | None) -> Verdict:
+        settings = EngineSettings(Path(entry.id), method=Method.AUTO, context=context or entry.context)
+        return self.check.judge(pair, settings)
+
+    def default(self) -> Entry | None:
+        """The best model that is here and fits, else the demo where it is installed; None where there is nothing.
+
+        Asks no one: what is not here costs one look into a directory.
+        """
+        demo = self.catalogue.entries.get(DEMO)
+        for entry in self.catalogue.by_preference():
+            if entry is not demo and is_here(entry.target) and self._would_do(entry):
+                return entry
+        return demo if demo is not None and is_here(demo.target) else None
+
+    def chosen(self, name: str | None) -> Entry:
+        """The entry called `name`, or without a name the one to take unasked; raises ModelUnavailable."""
+        if name is not None:
+            return self.catalogue.find(name)
+        entry = self.default()
+        if entry is None:
+            best = self.best()
+            advice = f"The best that fits: specchat models pull {best.id}" if best else "See: specchat models ls"
+            raise ModelUnavailable(f"There is no model on this machine yet. {advice}")
+        return entry
+
+    def chosen_or_offered(self, name: str | None, may_offer: bool) -> Entry:
+        """Like `chosen`; where nothing is here and `may_offer`, the best that fits, to be downloaded."""
+        if name is None and may_offer and self.default() is None:
+            return self.best() or self.chosen(None)
+        return self.chosen(name)
+
+    def best(self) -> Entry | None:
+        """The best model that fits this machine, here or not; None where none is known to."""
+        return next((entry for entry in self._by_preference() if self._would_do(entry)), None)
+
+    def _by_preference(self) -> Iterator[Entry]:
+        return (entry for entry in self.catalogue.by_preference() if entry.hub_sources)
+
+    def _would_do(self, entry: Entry) -> bool:
+        size = size_of(replace(entry, draft=None))
+        if not self.check.memory.on_device and (size is None or size > _BEARABLE_ON_CPU):
+            return False
+        verdict = self.verdict(entry)
+        return verdict is not None and verdict.fits
+
+    def close(self) -> None:
+        """End the process that was asked."""
+        if self._check is not None:
+            self._check.close()
+
+
+def size_of(entry: Entry) -> int | None:
+    """Bytes of the files of `entry`; None where one is not known."""
+    sizes = [_bytes(source) for source in _sources(entry)]
+    known = [size for size in sizes if size is not None]
+    return sum(known) if len(known) == len(sizes) else None
+
+
+def _sources(entry: Entry) -> list[Source]:
+    """What the entry's files come from; a draft that is cut from the target has none."""
+    return [source for source in (entry.target, entry.draft) if source and not isinstance(source, CutFromTarget)]
+
+
+def _bytes(source: Source) -> int | None:
+    if isinstance(source, HubFile):
+        return source.total_size
+    return source.size if isinstance(source, PackageFile) else None
+
+
+def missing(entry: Entry) -> tuple[HubFile | HubQuery, ...]:
+    """The files of `entry` that must come from the hub."""
+    return tuple(source for source in entry.hub_sources if not is_here(source))
+
+
+def settled(entry: Entry, hub: Hub) -> Entry:
+    """`entry` with files in the place of what was only asked for; raises HubError and ModelUnavailable."""
+    target = _settled(entry.target, hub) if isinstance(entry.target, HubQuery) else entry.target
+    draft = _settled(entry.draft, hub) if isinstance(entry.draft, HubQuery) else entry.draft
+    return replace(entry, target=target, draft=draft)
+
+
+def _settled(query: HubQuery, hub: Hub) -> HubFile:
+    listing = hub.listing(query.repo, query.revision)
+    return resolve(query, listing.files, listing.commit)
+
+
+def files_to_fetch(entry: Entry, hub: Hub) -> Sequence[HubFile]:
+    """Every file of the hub that `entry` needs, with what was only asked for resolved. Raises HubError."""
+    return [source for source in settled(entry, hub).hub_sources if isinstance(source, HubFile)]

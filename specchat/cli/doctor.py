@@ -1,0 +1,54 @@
+"""`specchat doctor`: what this machine is, and whether specchat can chat on it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from specchat.chat.checkup import Checkup, examine
+from specchat.chat.text import visible
+from specchat.cli.environment import Environment
+from specchat.cli.exit_codes import ExitCode
+from specchat.cli.obtain import size
+from specchat.cli.output import Stdout, as_json
+
+_WIDTH = 20
+
+
+def doctor(environment: Environment, *, offline: bool, as_object: bool) -> ExitCode:
+    """Print what was found; exit code 1 where specchat can't answer here."""
+    found = examine(offline=offline)
+    text = as_json(_data(found)) if as_object else "\n".join(_lines(found))
+    Stdout(environment).write(text + "\n")
+    return ExitCode.ENGINE if found.unusable else ExitCode.OK
+
+
+def _data(found: Checkup) -> dict[str, Any]:
+    return {
+        "schema": 1,
+        "usable": not found.unusable,
+        **found.facts,
+        "problems": found.unusable,
+        "advice": found.advice,
+    }
+
+
+def _lines(found: Checkup) -> list[str]:
+    lines = [f"{name.replace('_', ' '):<{_WIDTH}} {_words(name, value)}" for name, value in found.facts.items()]
+    verdict = "specchat can chat here." if not found.unusable else "specchat can't chat here yet."
+    return [*lines, "", *(f"! {sentence}" for sentence in found.unusable), *found.advice, verdict]
+
+
+def _words(name: str, value: object) -> str:
+    if name == "gpu" and not value:
+        return "no NVIDIA GPU"
+    if isinstance(value, dict):
+        return ", ".join(f"{key.removesuffix('_bytes')} {_words(key, item)}" for key, item in value.items())
+    if isinstance(value, list):
+        return "; ".join(_words("", item) for item in value) or "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if value is None:
+        return "not asked" if name == "reachable" else "none"
+    if isinstance(value, int) and name.endswith("_bytes"):
+        return size(value)
+    return visible(str(value))

@@ -1,0 +1,77 @@
+"""A one-shot question as part of a stored conversation."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from specchat.chat.continuing import begin, earlier, statistics_of
+from specchat.chat.conversation import Chat
+from specchat.chat.message import Message
+from specchat.chat.store import Store, store_path
+from specchat.chat.turn import Turn
+
+_EVERY_S: Final = 1.0
+"""A killed process loses no more than this."""
+
+
+@dataclass(slots=True)
+class Recording:
+    """An open conversation that one question and its answer are added to.
+
+    Raises StoreError where the store can't be opened or written, NotStored where there is no such conversation.
+    """
+
+    store: Store
+    chat: Chat | None
+    """None: a new one is begun with the question."""
+    said: list[Message]
+    """What stands before the question, the system prompt included."""
+    _node: int | None = field(default=None, init=False)
+    _written: float = field(default=0.0, init=False)
+
+    @classmethod
+    def of_new(cls) -> Recording:
+        """For a conversation that begins with this question."""
+        return cls(Store(store_path()), None, [])
+
+    @classmethod
+    def continuing(cls, chat_id: str | None) -> Recording:
+        """Go on with a conversation; None: with the one in which something was said last."""
+        store = Store(store_path())
+        try:
+            return cls(store, *earlier(store, chat_id))
+        except BaseException:
+            store.close()
+            raise
+
+    def begin(self, question: str, *, model: str, system: str) -> str:
+        """Store the question; the id of its conversation."""
+        if self.chat is None:
+            self.chat = self.store.new_chat(model=model, system=system)
+        self._node = begin(self.store, self.chat, question, model=model).id
+        self._written = time.monotonic()
+        return self.chat.id
+
+    def progress(self, turn: Turn) -> None:
+        """Keep what is written of the answer, once a second."""
+        if time.monotonic() - self._written >= _EVERY_S and self._node is not None:
+            self._written = time.monotonic()
+            self.store.write(self._node, text=turn.text, reasoning=turn.reasoning)
+
+    def finish(self, turn: Turn, report: Mapping[str, Any]) -> None:
+        """Keep the answer as it ended, with its figures."""
+        if self._node is not None:
+            self.store.write(
+                self._node,
+                text=turn.text,
+                reasoning=turn.reasoning,
+                finish_reason=str(report["finish_reason"]),
+                statistics=statistics_of(report),
+            )
+
+    def close(self) -> None:
+        """Close the store."""
+        self.store.close()

@@ -1,0 +1,88 @@
+"""A model's header from the hub, in a file that is as long as the model and takes no room: enough to measure it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from pathlib import Path
+
+from specchat.catalogue.hub import Hub
+from specchat.catalogue.ranges import RemoteFile
+from specchat.catalogue.sources import HubFile
+from specchat.drafters.kept import cache_directory
+from specchat.fit.shape import Shape, ShapeUnknown, shape_of
+from specchat.llama.errors import ModelUnusable
+from specchat.llama.gguf import HeaderCutShort, header_of_prefix, read_header
+
+_FIRST = 2 << 20
+"""Bytes to begin with: the vocabulary is most of a header."""
+
+
+def header_file(source: HubFile, hub: Hub) -> Path:
+    """The header of `source` in a sparse file of the model's size, which is kept; of what is kept nothing is fetched.
+
+    Raises HubError where the hub can't be asked, ModelUnusable for what is no model, OSError where the cache directory
+    can't be written. A split model's parts must each be asked for.
+    """
+    kept = _directory() / f"{_name(source)}.gguf"
+    if source.sha256 is not None and _is_whole(kept, source.size):
+        return kept
+    remote = RemoteFile(source, hub)
+    data = _header_bytes(remote, source.file)
+    kept = _directory() / f"{_name(HubFile(source.repo, source.file, sha256=remote.content.etag))}.gguf"
+    _write_sparse(kept, data, remote.size)
+    return kept
+
+
+def shape_from_hub(source: HubFile, hub: Hub) -> Shape | None:
+    """The dimensions of a model that is not here; None for an architecture whose memory is not known.
+
+    Raises as `header_file`.
+    """
+    try:
+        return shape_of(read_header(header_file(source, hub)))
+    except ShapeUnknown:
+        return None
+
+
+def _header_bytes(remote: RemoteFile, name: str) -> bytes:
+    needed = min(_FIRST, remote.size)
+    while True:
+        data = remote.read(0, needed)
+        try:
+            header = header_of_prefix(data, name, remote.size)
+        except HeaderCutShort as short:
+            if short.needed <= len(data):
+                raise ModelUnusable(f"{name} is damaged: its header makes no sense.") from None
+            needed = max(short.needed, 2 * needed)
+        else:
+            return data[: header.data_start]
+
+
+def _write_sparse(path: Path, data: bytes, size: int) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    unfinished = Path(name)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.truncate(size)
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def _is_whole(path: Path, size: int | None) -> bool:
+    try:
+        return path.stat().st_size == size if size is not None else path.exists()
+    except OSError:
+        return False
+
+
+def _name(source: HubFile) -> str:
+    return source.sha256 or hashlib.sha256(f"{source.repo}/{source.file}@{source.revision}".encode()).hexdigest()
+
+
+def _directory() -> Path:
+    return cache_directory() / "headers"
