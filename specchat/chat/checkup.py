@@ -147,7 +147,7 @@ def _hub(found: Checkup, offline: bool) -> None:
 
 def _unreachable(address: str) -> str | None:
     """Why nothing answers at `address`, in a few words; None where something does."""
-    from huggingface_hub.utils import httpx
+    from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
 
     try:
         httpx.head(address, timeout=_HUB_PATIENCE_S, follow_redirects=False)

@@ -12,9 +12,9 @@ import platformdirs
 from specchat.catalogue.entries import Catalogue, CutFromTarget, Entry
 from specchat.catalogue.errors import CatalogueError, ModelUnavailable
 from specchat.catalogue.locate import is_here, locate
-from specchat.catalogue.preferences import read_preferences
 from specchat.chat.message import Message
 from specchat.chat.models import Models
+from specchat.chat.preferences import read_preferences
 from specchat.chat.prompt import PromptBuilder
 from specchat.chat.template import ChatTemplate
 from specchat.chat.turn import StopStrings, Turn

@@ -104,11 +104,16 @@ def ask(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Ask a local model. A draft types ahead of it, and what it says stays its own."""
-    # Only now: the rooms below import numpy and llama.cpp, which --help must not wait for.
-    from specchat.cli.run import run_question
+    """Ask a local model, or open the chat. A draft types ahead of the model, and what it says stays its own."""
+    from specchat.cli.front_end import means_the_chat, open_chat
+    from specchat.cli.outcome import outcome
 
     environment: Environment = context.obj
+    if means_the_chat(context.params, environment):
+        raise typer.Exit(outcome(lambda: open_chat(context.params, environment), environment))
+    # Only now: the rooms below import numpy and llama.cpp, which neither --help nor the chat's screen must wait for.
+    from specchat.cli.run import run_question
+
     raise typer.Exit(run_question(context.params, environment))
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from specchat.chat.message import Message, Role
 from specchat.chat.models import DEMO, Models, size_of
+from specchat.chat.preferences import read_preferences
 from specchat.chat.session import NO_DRAFT, ModelRequest, Session, open_session
 from specchat.chat.store_file import StoreError
 from specchat.chat.turn import Turn
@@ -108,7 +109,8 @@ class Ask:
         question, environment = self.question, self.environment
         if question.resume or question.chat is not None:
             return Recording.continuing(question.chat)
-        if not (environment.stdin_is_terminal and environment.stdout_is_terminal):
+        at_terminal = environment.stdin_is_terminal and environment.stdout_is_terminal
+        if not at_terminal or not read_preferences().keep_questions:
             return None
         try:
             return Recording.of_new()

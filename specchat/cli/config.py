@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from specchat.catalogue.cache import cache_root
 from specchat.catalogue.entries import packaged_path, user_path
-from specchat.catalogue.preferences import preferences_path, read_preferences
+from specchat.chat.preferences import preferences_path, read_preferences
 from specchat.chat.session import past_text_directory
+from specchat.chat.store import store_path
 from specchat.cli.environment import Environment
 from specchat.cli.exit_codes import ExitCode
 from specchat.cli.output import Stdout
@@ -14,7 +16,7 @@ from specchat.retrieval import shelf
 
 
 def show_config(environment: Environment) -> ExitCode:
-    """Print one line a thing: its name, a tab, its path or value. Raises CatalogueError for a wrong config.toml."""
+    """Print one line a thing: its name, a tab, its path or value. Raises PreferencesError for a wrong config.toml."""
     remember = read_preferences().remember
     lines = {
         "settings": preferences_path(),
@@ -24,6 +26,8 @@ def show_config(environment: Environment) -> ExitCode:
         "past text (suffix)": past_text_directory(),
         "past text is kept": "yes" if remember else "no (suffix.remember = false)",
         "datastores (rest)": shelf.directory(),
+        "conversations": store_path(),
+        "models of the hub": cache_root(),
         "log of llama.cpp": NativeLog.path(),
     }
     Stdout(environment).write("".join(f"{name}\t{value}\n" for name, value in lines.items()))

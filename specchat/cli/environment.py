@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +20,8 @@ class Environment:
     stdout_is_terminal: bool
     stderr_is_terminal: bool
     variables: Mapping[str, str] = field(default_factory=dict)
+    open_chat: Callable[[Mapping[str, Any], str], int] | None = None
+    """Opens the full-screen chat for these options with a text in its prompt; the composition root gives it."""
 
     @property
     def colour(self) -> bool:
@@ -28,7 +30,7 @@ class Environment:
         return self.stderr_is_terminal and not self.variables.get("NO_COLOR") and not dumb
 
     @classmethod
-    def of_process(cls) -> Environment:
+    def of_process(cls, open_chat: Callable[[Mapping[str, Any], str], int] | None = None) -> Environment:
         """The real ones; a stream that was closed before the start is treated as empty."""
         return cls(
             stdin=sys.stdin.buffer if sys.stdin else None,
@@ -38,6 +40,7 @@ class Environment:
             stdout_is_terminal=bool(sys.stdout and sys.stdout.isatty()),
             stderr_is_terminal=bool(sys.stderr and sys.stderr.isatty()),
             variables=os.environ,
+            open_chat=open_chat,
         )
 
 

@@ -27,7 +27,9 @@ def exit_code_of(error: Exception) -> ExitCode | None:
     """The exit code for an error whose message is a sentence for the user; None for a fault of the program."""
     from specchat.catalogue.cache import DiskFull
     from specchat.catalogue.errors import CatalogueError, ModelUnavailable
+    from specchat.catalogue.hub_errors import Cancelled
     from specchat.chat.errors import TemplateError
+    from specchat.chat.preferences import PreferencesError
     from specchat.chat.store_file import NotStored, StoreError, StoreFull
     from specchat.engine.engine import PromptTooLong, VocabularyMismatch
     from specchat.engine.settings import SettingsError
@@ -39,9 +41,11 @@ def exit_code_of(error: Exception) -> ExitCode | None:
         (UsageError, ExitCode.USAGE),
         (SettingsError, ExitCode.USAGE),
         (CatalogueError, ExitCode.USAGE),
+        (PreferencesError, ExitCode.USAGE),
         (DatastoreError, ExitCode.USAGE),
         (VocabularyMismatch, ExitCode.USAGE),
         (DiskFull, ExitCode.DOES_NOT_FIT),
+        (Cancelled, ExitCode.INTERRUPTED),
         (NotStored, ExitCode.USAGE),
         (StoreFull, ExitCode.DOES_NOT_FIT),
         (StoreError, ExitCode.ENGINE),

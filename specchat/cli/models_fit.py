@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -12,6 +12,9 @@ from typing import Final
 from rich.console import Console
 
 from specchat.catalogue.entries import Catalogue, Entry
+from specchat.catalogue.errors import ModelUnavailable
+from specchat.catalogue.reference import resolve
+from specchat.catalogue.sources import HubFile, HubQuery
 from specchat.chat.text import visible
 from specchat.cli.diagnostics import Diagnostics
 from specchat.cli.environment import Environment
@@ -25,7 +28,7 @@ from specchat.engine.settings import EngineSettings
 from specchat.fit.check import Check
 from specchat.fit.exact import FitUnavailable
 from specchat.fit.memory import SizeError, parse_size
-from specchat.fit.pairs import NO_DRAFT, Pair, others_than, pair_of
+from specchat.fit.pairs import NO_DRAFT, Elsewhere, Pair, others_than, pair_of
 from specchat.fit.report import as_data, renderable
 from specchat.fit.verdict import Verdict
 from specchat.llama.context_params import KVType
@@ -34,6 +37,7 @@ from specchat.llama.errors import LlamaError
 _UNKNOWN_WIDTH: Final = 80
 _LEAST_WIDTH: Final = 30
 """On a narrower terminal its own line breaks are better than columns of single letters."""
+_TRIES: Final = 2
 _DEFAULTS: Final = {"--kv": "f16", "--draft-kv": "f16", "--gpu-layers": "-1"}
 _IDLE_CARD: Final = (
     "There is a graphics card ({card}), but the installed llama.cpp computes on the CPU only. For one that uses it: "
@@ -52,6 +56,7 @@ def fit_model(
     draft: str | None = None,
     gpu_layers: int = -1,
     as_json: bool = False,
+    offline: bool = False,
     quiet: bool = False,
 ) -> ExitCode:
     """Print whether `model` with its draft fits; exit code OK if so, DOES_NOT_FIT if not."""
@@ -69,7 +74,9 @@ def fit_model(
             draft_kv_type=_kv_type(draft_kv),
             gpu_layers=gpu_layers,
         )
-        verdict = _verdict(model, draft, settings, size, Diagnostics(environment, quiet=quiet))
+        diagnostics = Diagnostics(environment, quiet=quiet)
+        elsewhere = Elsewhere(_headers(offline, diagnostics), exactly=size is None, say=diagnostics.note)
+        verdict = _verdict(model, draft, settings, size, elsewhere, diagnostics)
         chosen = {"-m": model, "--draft": draft, "--kv": kv, "--draft-kv": draft_kv, "--gpu-layers": str(gpu_layers)}
         asked = {name: value for name, value in chosen.items() if value is not None and value != _DEFAULTS.get(name)}
         _print(verdict, asked, environment, as_json=as_json)
@@ -91,13 +98,14 @@ def _verdict(
     draft: str | None,
     settings: EngineSettings,
     vram: int | None,
+    elsewhere: Elsewhere,
     diagnostics: Diagnostics,
 ) -> Verdict:
     catalogue = Catalogue()
     entry = catalogue.find(model)
     if entry.fallback:
         diagnostics.note(entry.fallback)
-    pair = _pair(entry, catalogue, draft, diagnostics)
+    pair = _pair(entry, catalogue, draft, elsewhere, diagnostics)
     context = settings.context if settings.context is not None else entry.context
     with Check(vram) as check:
         if check.idle_card and vram is None:
@@ -112,12 +120,36 @@ def _verdict(
             raise LlamaError(str(error)) from None
 
 
-def _pair(entry: Entry, catalogue: Catalogue, draft: str | None, diagnostics: Diagnostics) -> Pair:
+def _headers(offline: bool, diagnostics: Diagnostics) -> Callable[[HubFile | HubQuery], Path]:
+    """What fetches the header of a file that is not here."""
+
+    def fetch(file: HubFile | HubQuery) -> Path:
+        from specchat.catalogue.hub import Hub, Patience
+        from specchat.fit.remote import header_file
+
+        # A hub that doesn't answer costs an exact figure, not the answer.
+        hub = Hub(offline=offline, patience=Patience(tries=_TRIES), say=diagnostics.progress)
+        if isinstance(file, HubQuery):
+            listing = hub.listing(file.repo, file.revision)
+            file = resolve(file, listing.files, listing.commit)
+        if file.parts:
+            raise ModelUnavailable(f"{file.reference} is split into parts, whose headers alone can't be measured.")
+        try:
+            return header_file(file, hub)
+        finally:
+            diagnostics.end_progress()
+
+    return fetch
+
+
+def _pair(
+    entry: Entry, catalogue: Catalogue, draft: str | None, elsewhere: Elsewhere, diagnostics: Diagnostics
+) -> Pair:
     try:
-        pair = pair_of(entry, catalogue, draft)
+        pair = pair_of(entry, catalogue, draft, elsewhere=elsewhere)
     except OSError as error:
         diagnostics.note(f"No draft could be written to {draft_directory()} ({error.strerror}): planned without one.")
-        pair = pair_of(entry, catalogue, NO_DRAFT)
+        pair = pair_of(entry, catalogue, NO_DRAFT, elsewhere=elsewhere)
     # A file's name may hold anything.
     return replace(pair, id=visible(pair.id))
 

@@ -179,7 +179,8 @@ class Drafting:
             raise VocabularyMismatch(
                 f"{draft.name} can't draft for {self._model.name}: {why}. Choose a draft of the same family."
             )
-        context = self._context(draft, draft_params(target.n_ctx, threads=self._threads, kv_type=self._settings.draft_kv_type))
+        kv_type = self._settings.draft_kv_type
+        context = self._context(draft, draft_params(target.n_ctx, threads=self._threads, kv_type=kv_type))
         if not context.rolls_back():
             self._notes.append(f"{draft.name} can't take back rejected tokens, so it can't draft: decoding plainly.")
             return NoDrafter()

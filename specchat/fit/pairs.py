@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Final
 
 from specchat.catalogue.entries import Catalogue, Entry
 from specchat.catalogue.errors import ModelUnavailable
 from specchat.catalogue.locate import locate
-from specchat.catalogue.sources import CutFromTarget, HubFile, LocalFile, PackageFile
+from specchat.catalogue.sources import CutFromTarget, HubFile, HubQuery, LocalFile, PackageFile
 from specchat.catalogue.sources import Source as FileSource
 from specchat.drafters.layer_skip import cut_draft
 from specchat.fit.known_shapes import known_shape
 from specchat.fit.shape import Shape
+from specchat.llama.errors import ModelUnusable
 
 NO_DRAFT: Final = "none"
 
@@ -31,32 +32,61 @@ class Pair:
     draft: Source | None = None
 
 
-def pair_of(entry: Entry, catalogue: Catalogue, draft: str | None = None) -> Pair:
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """How to learn of files that are not here."""
+
+    header: Callable[[HubFile | HubQuery], Path]
+    """Fetches a file's header and stretches it to the file's size; raises ModelUnavailable, ModelUnusable, OSError."""
+    exactly: bool
+    """Whether the header is wanted even where the dimensions are known."""
+    say: Callable[[str], None]
+    """Hears why dimensions had to do."""
+
+
+def pair_of(
+    entry: Entry, catalogue: Catalogue, draft: str | None = None, *, elsewhere: Elsewhere | None = None
+) -> Pair:
     """The target of `entry` with its own draft, with that of the entry `draft`, or with none (NO_DRAFT).
 
-    Raises ModelUnavailable for a file that is not here and whose dimensions are unknown; OSError and LlamaError where a
-    draft is to be cut from the target and can't be.
+    Without `elsewhere` nothing is fetched. Raises ModelUnavailable for a file that is not here and whose dimensions are
+    unknown; OSError and LlamaError where a draft is to be cut from the target and can't be.
     """
     chosen: FileSource | CutFromTarget | None = entry.draft
     if draft == NO_DRAFT:
         chosen = None
     elif draft is not None:
         chosen = catalogue.find(draft).target
-    target = source_of(entry.target, entry.id)
+    target = source_of(entry.target, entry.id, elsewhere)
+    if elsewhere is not None and isinstance(target, Shape):
+        # The pair is estimated in any case: the hub need not be asked again.
+        elsewhere = replace(elsewhere, exactly=False)
     if isinstance(chosen, CutFromTarget):
         return Pair(entry.id, target, cut_draft(target, chosen.drop_layers) if isinstance(target, Path) else None)
-    return Pair(entry.id, target, None if chosen is None else source_of(chosen, draft or entry.id))
+    return Pair(entry.id, target, None if chosen is None else source_of(chosen, draft or entry.id, elsewhere))
 
 
-def source_of(file: FileSource, model: str) -> Source:
-    """The file where it is here, else its dimensions; raises ModelUnavailable, with how to get it."""
+def source_of(file: FileSource, model: str, elsewhere: Elsewhere | None = None) -> Source:
+    """The file where it is here, else its header or its dimensions; raises ModelUnavailable, with how to get it."""
     try:
         return locate(file, model)
     except ModelUnavailable:
-        shape = _known(file)
-        if shape is None:
+        known = _known(file)
+        if elsewhere is not None and isinstance(file, HubFile | HubQuery) and (known is None or elsewhere.exactly):
+            return _header(file, known, elsewhere)
+        if known is None:
             raise
-        return shape
+        return known
+
+
+def _header(file: HubFile | HubQuery, known: Shape | None, elsewhere: Elsewhere) -> Source:
+    try:
+        return elsewhere.header(file)
+    except (ModelUnavailable, ModelUnusable, OSError) as error:
+        if known is None:
+            raise
+        elsewhere.say(f"{error} What follows is an estimate, from what is known of the model.")
+        return known
 
 
 def _known(file: FileSource) -> Shape | None:

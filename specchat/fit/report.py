@@ -201,5 +201,6 @@ def _fix_table(verdict: Verdict, width: int) -> Table:
     table.add_column("enough" if width >= _NARROW else "", no_wrap=True)
     for fix in verdict.fixes:
         enough = Text("yes", style="green") if fix.fits else Text("no", style="dim")
-        table.add_row(Text(fix.what), Text(mebibytes(fix.frees)), enough)
+        estimate = " (an estimate)" if verdict.demand.exact and not fix.demand.exact else ""
+        table.add_row(Text(fix.what + estimate), Text(mebibytes(fix.frees)), enough)
     return table

@@ -9,7 +9,9 @@ from typing import Any, Final
 
 from specchat.llama.library import library
 
-_GPU_TYPES: Final = (1, 2)  # GGML_BACKEND_DEVICE_TYPE_GPU, _IGPU: ggml/include/ggml-backend.h
+# GGML_BACKEND_DEVICE_TYPE_GPU, _IGPU: ggml/include/ggml-backend.h
+_DISCRETE: Final = 1
+_GPU_TYPES: Final = (_DISCRETE, 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,20 +65,23 @@ def registry() -> Any:
 
 
 def gpus() -> list[Gpu]:
-    """The GPUs of this machine that this build can use, in llama.cpp's order; asking creates a context on each."""
+    """The GPUs of this machine that this build offloads to, in llama.cpp's order; asking creates a context on each."""
     if not library().offloads:
         return []
-    found, ggml = [], registry()
-    for index in range(ggml.ggml_backend_dev_count()):
-        props = _Props()
-        device = ggml.ggml_backend_dev_get(index)
-        if ggml.ggml_backend_dev_type(device) not in _GPU_TYPES:
-            continue
-        ggml.ggml_backend_dev_get_props(device, ctypes.byref(props))
-        name = (props.description or props.name or b"GPU").decode(errors="replace")
-        pci_id = (props.device_id or b"").decode(errors="replace").lower()
-        found.append(Gpu(name, props.memory_free, props.memory_total, pci_id))
-    return found
+    ggml = registry()
+    devices = [ggml.ggml_backend_dev_get(index) for index in range(ggml.ggml_backend_dev_count())]
+    kinds = [ggml.ggml_backend_dev_type(device) for device in devices]
+    # llama.cpp leaves a processor's own graphics alone where there is a card.
+    wanted = (_DISCRETE,) if _DISCRETE in kinds else _GPU_TYPES
+    return [_described(device) for device, kind in zip(devices, kinds, strict=True) if kind in wanted]
+
+
+def _described(device: int) -> Gpu:
+    props = _Props()
+    registry().ggml_backend_dev_get_props(device, ctypes.byref(props))
+    name = (props.description or props.name or b"GPU").decode(errors="replace")
+    pci_id = (props.device_id or b"").decode(errors="replace").lower()
+    return Gpu(name, props.memory_free, props.memory_total, pci_id)
 
 
 def computes_on_gpu(buffer_type: int) -> bool:

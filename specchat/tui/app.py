@@ -50,6 +50,7 @@ class ChatApp(App[int], inherit_bindings=False):
     ENABLE_COMMAND_PALETTE: ClassVar[bool] = False
     COMMANDS: ClassVar = {ActionCommands}
     BINDINGS: ClassVar[list[BindingType]] = list(bindings_of(ACTIONS))
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (30, "-tall")]  # noqa: RUF012
     HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (70, "-narrow"), (100, "-wide")]  # noqa: RUF012 - Textual declares it so
 
     def __init__(self, worker: EngineClient, store: Store, shelf: Shelf, options: ChatOptions) -> None:

@@ -83,7 +83,10 @@ class Witness:
     def _since_birth(self, path: Path) -> str:
         try:
             with path.open("rb") as file:
-                file.seek(max(self._starts[path], _size(path) - _LONGEST_TAIL))
+                size = _size(path)
+                # A log that is shorter now was begun anew.
+                start = self._starts[path] if self._starts[path] <= size else 0
+                file.seek(max(start, size - _LONGEST_TAIL))
                 return file.read().decode("utf-8", errors="replace")
         except OSError:
             return ""

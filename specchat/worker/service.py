@@ -15,6 +15,7 @@ from typing import cast
 from specchat.catalogue.errors import CatalogueError, ModelUnavailable
 from specchat.chat.errors import TemplateError
 from specchat.chat.message import Message, Role
+from specchat.chat.preferences import PreferencesError
 from specchat.chat.session import ModelRequest, Session, open_session
 from specchat.chat.text import TextStream
 from specchat.chat.turn import Turn
@@ -31,7 +32,9 @@ from specchat.worker.messages import Ask, Figures, Finished, Load, Loaded, LoadF
 from specchat.worker.outbox import INTERVAL_S, Outbox
 from specchat.worker.spans import Provenance
 
-_SENTENCES = (CatalogueError, ModelUnavailable, TemplateError, LlamaError, SettingsError, DatastoreError)
+_SENTENCES = (
+    CatalogueError, ModelUnavailable, PreferencesError, TemplateError, LlamaError, SettingsError, DatastoreError,
+)  # fmt: skip
 """Errors whose message is a sentence for the user."""
 _ANSWERS_KEPT = 500
 

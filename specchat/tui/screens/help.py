@@ -12,7 +12,7 @@ from specchat.tui.actions import ACTIONS, Action, Group
 from specchat.tui.keymap import Keys, keys_shown
 from specchat.tui.screens.reading import Reading
 
-_WIDE: Final = 70
+_WIDE: Final = 72
 _OF_THE_PROMPT: Final = (("send", "send"), ("newline", "new line"), ("complete", "complete a command, a model, a path"))
 _IN_PROMPT: Final = (
     ("↑ ↓", "on the first and last line: prompts written before"),
@@ -72,10 +72,7 @@ def _entry(action: Action, keys: Keys, width: int) -> Content:
         return Content("\n").join(
             [head, Content.assemble((_hanging(action.description, 2, width), "$foreground-muted"))]
         )
+    gap = " " * max(width - 9 - len(action.name) - len(ways), 2)
     return Content.assemble(
-        (f"{key:<9}", "bold $primary"),
-        (f"{action.name:<40}", "bold $foreground"),
-        (ways, "$primary"),
-        "\n",
-        description,
+        (f"{key:<9}", "bold $primary"), (action.name + gap, "bold $foreground"), (ways, "$primary"), "\n", description
     )

@@ -18,7 +18,11 @@ from specchat.tui.screens.dialog import Dialog
 from specchat.tui.shelf import Download, DownloadProgress, DownloadState, Fit, Shelf, ShelfRow
 from specchat.tui.wording import size
 
-_COLUMNS: Final = (("", 1), ("model", 28), ("size", 9), ("draft", 16), ("method", 10), ("on this machine", 26))
+_COLUMNS: Final = (("", 1), ("model", 28), ("on this machine", 26), ("size", 9), ("draft", 18), ("method", 11))
+"""The most needed first: a narrow terminal shows as many as there is room for."""
+_NARROW_COLUMNS: Final = (("", 1), ("model", 16), ("on this machine", 14), ("size", 9), ("draft", 12), ("method", 10))
+_FIT_WIDTH: Final = 26
+_WIDE: Final = 70
 _POLL_S: Final = 0.2
 
 
@@ -45,7 +49,7 @@ class ModelPicker(Dialog[str]):
         """A line to find in, the list, and what is being fetched."""
         yield Input(placeholder="find a model", id="find")
         table: DataTable[Text] = DataTable(cursor_type="row", id="rows", zebra_stripes=False)
-        for label, width in _COLUMNS:
+        for label, width in _COLUMNS if self.app.size.width >= _WIDE else _NARROW_COLUMNS:
             table.add_column(label, width=width, key=label or "mark")
         yield table
         yield Static(id="said", classes="complaint", markup=False)
@@ -93,14 +97,19 @@ class ModelPicker(Dialog[str]):
         error = self.app.theme_variables.get("error", "red")
         style = "dim" if fit is None or fit.fits is None else ("" if fit.fits else error)
         mark = "●" if row.id == self._present else ("✓" if row.here else "↓")
-        cells = (mark, row.name, size(row.size) if row.size else "", row.draft or "–", row.method or "auto")
-        return [*(Text(cell) for cell in cells), Text(fits, style=style)]
+        rest = (size(row.size) if row.size else "", row.draft or "–", row.method or "auto")
+        return [Text(mark), Text(row.name), Text(fits, style=style), *(Text(cell) for cell in rest)]
 
     def _under_cursor(self) -> str | None:
         table = self.query_one("#rows", DataTable)
         if not table.row_count:
             return None
         return str(table.coordinate_to_cell_key(table.cursor_coordinate).row_key.value)
+
+    def on_data_table_row_highlighted(self, _event: DataTable.RowHighlighted) -> None:
+        """What is too long for its column is said in full."""
+        fit = self._fits.get(self._under_cursor() or "")
+        self._say(fit.words if fit is not None and len(fit.words) > _FIT_WIDTH else "")
 
     def on_input_changed(self, _event: Input.Changed) -> None:
         """Narrow the list while the name is written."""

@@ -22,7 +22,7 @@ from specchat.tui.transcript.records import AnswerRecord
 from specchat.tui.transcript.shown import shown
 from specchat.worker.messages import Span
 
-SHORTEST_PAUSE = 0.05
+SHORTEST_PAUSE = 1 / 15
 """Seconds between two writes to the screen at least."""
 _PAUSE_PER_COST = 4.0
 """A write that took a while is followed by a pause this many times as long: the keys come first."""
@@ -35,7 +35,7 @@ _ENDINGS = {
 
 
 class Answer(LineView):
-    """What the model says. Text is added with `append` at any rate; the screen follows at most 20 times a second."""
+    """What the model says. Text is added with `append` at any rate; the screen follows at most 15 times a second."""
 
     DEFAULT_CSS: ClassVar[str] = Path(__file__).with_name("answer.tcss").read_text(encoding="utf-8")
 

@@ -11,7 +11,7 @@ from specchat.tui.transcript.inline import Inline
 from specchat.tui.transcript.layout import Layout
 from specchat.tui.transcript.line import EMPTY, Line
 
-TRY_EVERY = 1000
+TRY_EVERY = 500
 """Characters after which it is tried to seal; more when the tail is long, so that one huge block costs little."""
 
 # Only the plainest openings; the parser knows the others.

@@ -35,7 +35,8 @@ class LineView(Widget):
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
         self._lines: tuple[int, list[Line]] = (0, [])
-        self._strips: dict[int, Strip] = {}
+        self._strips: dict[int, tuple[Line, Strip]] = {}
+        self._drawn_for = 0
         self._stale = True
 
     def lay_out(self, width: int) -> Sequence[Line]:
@@ -47,7 +48,6 @@ class LineView(Widget):
         width = self.content_size.width if width is None else width
         if self._stale or width != self._lines[0]:
             self._lines = (width, list(self.lay_out(width)) if width > 0 else [])
-            self._strips.clear()
             self._stale = False
         return self._lines[1]
 
@@ -71,13 +71,16 @@ class LineView(Widget):
         rows = self.rows()
         if y >= len(rows):
             return Strip.blank(self.content_size.width, self.visual_style.rich_style)
-        selection = self.text_selection
-        if selection is None and y in self._strips:
-            return self._strips[y]
-        strip = self._strip(rows[y], y, selection)
-        if selection is None:
-            self._strips[y] = strip
-        return strip
+        if self._drawn_for != self.content_size.width:
+            self._strips, self._drawn_for = {}, self.content_size.width
+        line, selection = rows[y], self.text_selection
+        if selection is not None:
+            return self._strip(line, y, selection)
+        known = self._strips.get(y)
+        if known is None or not _same(known[0], line):
+            known = (line, self._strip(line, y, None))
+        self._strips[y] = (line, known[1])
+        return known[1]
 
     def _strip(self, line: Line, y: int, selection: Selection | None) -> Strip:
         base = self.visual_style
@@ -122,3 +125,10 @@ class LineView(Widget):
         """Draw with another theme."""
         self._strips.clear()
         super().notify_style_update()
+
+
+def _same(before: Line, now: Line) -> bool:
+    """Whether two rows look the same, as most of an answer that is being written do."""
+    return before is now or (
+        before.fill == now.fill and before.content.is_same(now.content) and before.prefix.is_same(now.prefix)
+    )
