@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from specchat.chat.message import Message, Role
+
 CODE = """def average(numbers):
     total = 0
     for number in numbers:
@@ -59,3 +61,53 @@ CHAT = (
     "What are the main causes of the French Revolution?",
 )
 """Short chat prompts of mixed kinds."""
+
+
+def _question(text: str) -> tuple[Message, ...]:
+    return (Message(Role.USER, text),)
+
+
+def _talk(*texts: str) -> tuple[Message, ...]:
+    """A conversation in turns, the user's first and last."""
+    return tuple(Message(Role.ASSISTANT if i % 2 else Role.USER, text) for i, text in enumerate(texts))
+
+
+MINUTES = (
+    "Minutes, 4 March. Present: Ada, Ben, Chloe. The roof of the boat house leaks above the door. Ben has three offers; "
+    "the cheapest is 2,300 and the roofer can start in May. Chloe asks whether the wood below is still sound; Ben will "
+    "look at it on Saturday. The summer party is moved to 14 June because the field is let on the 7th. Ada books the "
+    "band and Chloe the tents. The fee for members stays at 40. Next meeting: 1 April."
+)
+BENCH_CLASSES: dict[str, tuple[tuple[Message, ...], ...]] = {
+    "prose": tuple(map(_question, PROMPTS["prose"])),
+    "code": tuple(map(_question, PROMPTS["code"])),
+    "edit": (_question(PROMPTS["copy"][0]), _question(PROMPTS["copy"][2])),
+    "summary": (_question(PROMPTS["copy"][1]), _question(f"Summarise these minutes in four sentences:\n\n{MINUTES}")),
+    "list": tuple(map(_question, PROMPTS["list"])),
+    "translation": (
+        _question("Translate into French: The train to the coast leaves at nine. We have time for a cup of coffee."),
+        _question(f"Translate this text into Spanish, sentence by sentence:\n\n{TEXT}"),
+    ),
+    "reasoning": (
+        _question(
+            "A tank holds 240 litres. One pipe fills 12 litres a minute, a leak loses 4 litres a minute. How long does "
+            "it take to fill the tank? Think step by step."
+        ),
+        _question("Tom is older than Ann, and Ann is older than Sue. Who is the youngest? Explain each step."),
+    ),
+    "multi-turn": (
+        _talk(
+            "I want to grow tomatoes on a balcony. What do I need?",
+            "You need a large pot, good soil, a sunny place and water every day. Choose a small kind of tomato.",
+            "How often do I give them water, and what else should I do each week?",
+        ),
+        _talk(
+            "Write a function that adds two numbers in Python.",
+            "def add(a, b):\n    return a + b",
+            "Now write the same for three numbers, with a docstring.",
+            'def add(a, b, c):\n    """Add three numbers."""\n    return a + b + c',
+            "Now write a version that takes any list of numbers, with a docstring and an example.",
+        ),
+    ),
+}
+"""The classes of `specchat bench`: conversations that end with the user's turn. `edit` copies most of its prompt."""

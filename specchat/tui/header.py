@@ -88,5 +88,5 @@ def _metered(words: str, share: float, width: int) -> Content:
     full, empty = meter(share, width)
     color = "$warning" if share >= _ALARM else "$primary"
     return Content.assemble(
-        (words, "$warning" if share >= _ALARM else "$foreground-muted"), (full, color), (empty, "$surface-lighten-2")
+        (words, "$warning" if share >= _ALARM else "$foreground-muted"), (full, color), (empty, "$foreground 20%")
     )

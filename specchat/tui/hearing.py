@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from functools import singledispatchmethod
+from typing import Final
 
 from specchat.chat.store_file import StoreError
 from specchat.tui.talk import Talk
 from specchat.tui.wording import answer_line, compared
 from specchat.tui.writing import Writing
 from specchat.worker.messages import Died, Figures, Finished, Loaded, LoadFailed, Loading, Note, Prefill, Tokens
+
+_DIED: Final = "The engine ended. What was written is kept; the box above the prompt says why, and what to do."
 
 
 class Hearing:
@@ -79,10 +82,10 @@ class Hearing:
     async def _(self, event: Died) -> None:
         self._engine.lost()
         self._stage.offer_reload(event.reason)
-        self._stage.say(event.reason, "error")
+        self._stage.say(_DIED, "error")
         writing = self._talk.writing
         if writing is not None:
-            await self._finish(writing, writing.figures, "error", event.reason)
+            await self._finish(writing, writing.figures, "error", "the engine ended")
         self._stage.changed()
 
     def _being_written(self, turn: int) -> Writing | None:

@@ -34,6 +34,7 @@ class OnScreen:
         self._app = app
         self._answer: Answer | None = None
         self._marked = False
+        self._status_words = ""
         self._drawn_at = 0.0
         self._timer: Timer | None = None
 
@@ -123,7 +124,10 @@ class OnScreen:
         app, base = self._app, self._app.base
         base.query_one(Header).facts = header_facts(app.talk)
         base.query_one(Footer).situation = app.situation()
-        base.query_one("#status", Static).update(Content(status_words(app.talk, app.keys, app.downloads)))
+        words = status_words(app.talk, app.keys, app.downloads)
+        if words != self._status_words:
+            self._status_words = words
+            base.query_one("#status", Static).update(Content(words), layout=False)
         panel = base.query_one(Panel)
         if panel.display:
             panel.show(app.talk.track, choice_of(app.talk))

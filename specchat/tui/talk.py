@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections import deque
 from dataclasses import replace
-from itertools import takewhile
 
 from specchat.chat.conversation import Chat, Node
 from specchat.chat.message import Role
 from specchat.chat.store import Store
 from specchat.chat.store_file import StoreError
 from specchat.tui.engine_state import EngineState, Phase
+from specchat.tui.opening import Opening
 from specchat.tui.options import ChatOptions
 from specchat.tui.panel.track import Track
 from specchat.tui.stage import EngineClient, Stage
-from specchat.tui.threads import prompt_of, records_of, versions
+from specchat.tui.threads import prompt_of
 from specchat.tui.transcript.records import AnswerRecord, UserRecord
 from specchat.tui.writing import Writing
 from specchat.worker.messages import (
@@ -52,6 +51,7 @@ class Talk:
         self.history: list[tuple[Figures, bool]] = []
         """Figures of the answers since the start, and whether they were drafted for."""
         self._turn = 0
+        self._opening = Opening(store, stage, lambda: self.writing is not None or self.asking)
         self.asking = False
         """A question waits for the model or for the answer before."""
 
@@ -178,16 +178,14 @@ class Talk:
 
     async def show(self, *, before: int | None = None) -> None:
         """Show the present branch as it is stored, or what comes in it before a message."""
-        if self.chat is None:
-            return
-        nodes = await asyncio.to_thread(self.store.nodes, self.chat.id)
-        thread = list(takewhile(lambda node: node.id != before, self.thread()))
-        self.stage.load(records_of(thread, versions(nodes)))
-        self.stage.changed()
+        if self.chat is not None:
+            await self._opening.show(self.chat.id, before)
+            self.stage.changed()
 
     def _leave(self) -> None:
         """Another conversation is coming: an answer being written is finished out of sight."""
         self.stop()
+        self._opening.forget()
         self.waiting.clear()
         self.editing = self.asking = False
         if self.writing is not None:

@@ -19,7 +19,7 @@ from specchat.chat.message import Role
 from specchat.chat.store import Store
 from specchat.chat.text import visible
 
-FIGURES = {"tokens": 1412, "tok_s": 148.2, "alpha": 0.71, "tokens_per_step": 3.6, "ttft_s": 0.21,
+FIGURES = {"tokens": 1412, "drafted": 900, "tok_s": 148.2, "alpha": 0.71, "tokens_per_step": 3.6, "ttft_s": 0.21,
            "speedup": 1.94, "plain_tok_s": 76.4, "per_position": [0.8], "source": "suffix"}  # fmt: skip
 
 

@@ -49,6 +49,8 @@ def test_there_is_no_speed_up_without_its_measured_base() -> None:
     assert "no plain rate measured yet" in text
     line = answer_line(replace(FIGURES, plain_tok_s=None, speedup=2.0))
     assert "×" not in line
+    plain = replace(FIGURES, drafted=0, tested=0, accepted=0, alpha=None, speedup=1.04)
+    assert "×" not in panel_of(plain) + answer_line(plain), "plain decoding has none over itself"
     assert "2.00× of 30.0 measured" in answer_line(FIGURES)
 
 

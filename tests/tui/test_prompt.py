@@ -183,11 +183,11 @@ def test_the_prompt_grows_to_ten_rows_and_then_scrolls() -> None:
 
 def test_hostile_text_and_file_names_are_shown_as_they_are() -> None:
     async def scenario(app: Stage, prompt: PromptArea, pilot: Pilot[None]) -> None:
-        prompt.set_attachments(["[red]a[/x].txt", "b\x1b[31m.py"])
+        prompt.set_attachments(["[red]a[/x].txt", "b\x1b[31m\\[/x].py"])
         await paste(app, pilot, "日本語 👨‍👩‍👧‍👦 שלום e\u0301 [/x] <b> " * 3)
         await settle(pilot)
         assert app.misfits() == []
-        assert "[file [red]a[/x].txt]  [file b[31m.py]" in app.text()
+        assert "[file [red]a[/x].txt]  [file b[31m\\[/x].py]" in app.text()
         assert "\x1b" not in app.text()
         await pilot.press("enter")
         assert len(sent(app)) == 1

@@ -40,7 +40,14 @@ async def test_models_are_listed_with_size_draft_and_fit(tmp_path: Path) -> None
     async with chat(tmp_path) as running:
         await running.press("f2")
         await until(running, "does not fit: 50 GB short")
-        for words in ("●  SmolLM2 135M Instruct", "98.4 MB", "4 layers left out", "fits 4k", "↓  Qwen3 8B", "Qwen3 0.6B"):
+        for words in (
+            "●  SmolLM2 135M Instruct",
+            "98.4 MB",
+            "4 layers left out",
+            "fits 4k",
+            "↓  Qwen3 8B",
+            "Qwen3 0.6B",
+        ):
             assert words in on_screen(running)
         await running.press("slash", "h", "u", "g")
         table = running.app.screen.query_one(DataTable)

@@ -10,6 +10,7 @@ import asyncio
 import random
 import resource
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
@@ -100,11 +101,11 @@ async def loaded(text: str) -> list[object]:
 
 
 @pytest.mark.parametrize("kind", TEXTS)
-def test_keys_are_echoed_while_a_long_answer_streams(kind: str) -> None:
+def test_keys_are_echoed_while_a_long_answer_streams(kind: str, record_property: Callable[[str, object], None]) -> None:
     text = TEXTS[kind][: TOKENS * CHARACTERS]
     measured = asyncio.run(measure(text))
     p95 = measured.echoes[int(len(measured.echoes) * 0.95)]
-    print(f"{kind}: p95 {p95 * 1000:.0f} ms, {measured.share:.0%} of a core, {measured.grown_mb:.0f} MB")
+    record_property("figures", f"p95 {p95 * 1000:.0f} ms, {measured.share:.0%} of a core, {measured.grown_mb:.0f} MB")
     assert len(text) == TOKENS * CHARACTERS
     assert len(measured.echoes) > 20
     assert p95 <= 0.08

@@ -201,7 +201,7 @@ def test_provenance_is_told_by_marks_that_need_no_colour(colourless: bool, monke
             answer = transcript.begin_answer("a", "m")
             words = {"accepted": "one", "corrected": "two", "bonus": "three", "plain": "four"}
             answer.append([Span("answer", word, origin) for origin, word in words.items()])
-            answer.show_provenance(True)
+            transcript.show_provenance(True)
             answer.append([Span("answer", "**five**", "corrected")])
             await settle(pilot)
             assert "onetwothreefour**five**" in app.text()
@@ -215,7 +215,10 @@ def test_provenance_is_told_by_marks_that_need_no_colour(colourless: bool, monke
             }
             colours = {style.color for word in words.values() for style in styles_of(app, word)}
             assert colourless or len(colours) == 4
-            answer.show_provenance(False)
+            transcript.begin_answer("b", "m").append([Span("answer", "**six**", "bonus")])
+            await settle(pilot)
+            assert "**six**" in app.text(), "answers that come later are shown like the others"
+            transcript.show_provenance(False)
             await settle(pilot)
             assert "onetwothreefourfive" in app.text()
 

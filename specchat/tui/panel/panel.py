@@ -30,13 +30,22 @@ class Panel(VerticalScroll):
     DEFAULT_CSS: ClassVar[str] = Path(__file__).with_name("panel.tcss").read_text(encoding="utf-8")
     can_focus = False
 
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._shown = Content("")
+
     def compose(self) -> ComposeResult:
         """One text, drawn anew."""
         yield Static(id="figures", markup=False)
 
     def show(self, track: Track, choice: Choice) -> None:
         """Draw the newest figures."""
-        self.query_one("#figures", Static).update(drawn(track, choice, _WIDTH))
+        text = drawn(track, choice, _WIDTH)
+        if text != self._shown:
+            # Laying the whole screen out anew is dear: only where the panel has other lines.
+            taller = text.plain.count("\n") != self._shown.plain.count("\n")
+            self._shown = text
+            self.query_one("#figures", Static).update(text, layout=taller)
 
 
 def drawn(track: Track, choice: Choice, width: int) -> Content:
@@ -66,11 +75,13 @@ def _rates(track: Track, choice: Choice, width: int) -> list[Content]:
     ]
     base = figures.plain_tok_s
     lines.append(_rate("plain", rate(base) if base else "–", series.plain_tok_s, space))
-    if base and figures.speedup is not None:
+    if base and figures.speedup is not None and figures.drafted:
         lines.append(_rate("speed-up", f"{figures.speedup:.2f}×", series.speedup, space))
         lines.append(Content.styled(f"  over {rate(base)} tok/s, measured", _DIM))
     else:
-        lines.append(Content.styled("  no plain rate measured yet", _DIM))
+        # Plain decoding has no speed-up over itself.
+        why_none = "nothing was drafted" if base else "no plain rate measured yet"
+        lines.append(Content.styled(f"  {why_none}", _DIM))
     return lines
 
 

@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from textual import events
 from textual.binding import Binding, BindingType
+from textual.content import Content
 from textual.document._document import EditResult, Location
 from textual.document._edit import Edit
 from textual.geometry import Offset
@@ -64,7 +65,7 @@ class PromptArea(TextArea):
             soft_wrap=True,
             tab_behavior="focus",
             highlight_cursor_line=False,
-            placeholder=placeholder,
+            placeholder=Content(placeholder),
             compact=True,
         )
         self._pasted = Pasted()
@@ -98,7 +99,8 @@ class PromptArea(TextArea):
     def set_attachments(self, names: Iterable[str]) -> None:
         """Show the files that go with the prompt, as `[file name.txt]` above the frame's bottom."""
         self._attached = tuple(names)
-        self.border_subtitle = "  ".join(f"[file {visible(name)}]" for name in self._attached).replace("[", r"\[")
+        chips = "  ".join(f"[file {visible(name).replace(chr(10), ' ')}]" for name in self._attached)
+        self.border_subtitle = Content(chips) if chips else None
 
     @property
     def attachments(self) -> tuple[str, ...]:

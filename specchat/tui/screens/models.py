@@ -186,6 +186,6 @@ def download_line(id: str, progress: DownloadProgress) -> Content:
     return Content.assemble(
         (f"{id} ", "$foreground"),
         (full, "$primary"),
-        (empty, "$surface-lighten-2"),
+        (empty, "$foreground 20%"),
         (f" {size(progress.done)}{whole}{state}", "$foreground-muted"),
     )

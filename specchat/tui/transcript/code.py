@@ -11,9 +11,9 @@ from pygments.util import ClassNotFound
 from textual.cache import LRUCache
 from textual.content import Content, Span
 
-SHORTEST = 12
+SHORTEST = 8
 """Lines of a piece at least; it then ends at a blank line."""
-LONGEST = 32
+LONGEST = 24
 """Lines after which a piece ends anywhere, but in a string or comment."""
 _ENDLESS = 400
 

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rich.segment import Segment
+from textual.color import TRANSPARENT
 from textual.content import Content
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.selection import Selection
 from textual.strip import Strip
 from textual.style import Style
@@ -19,7 +20,7 @@ STYLES = {
     "strong", "em", "struck", "code", "link", "address", "mark", "rule", "quiet", "warning",
     "heading-1", "heading-2", "heading-3", "table-header",
     "code-block", "code-language", "code-comment", "code-keyword", "code-string", "code-number", "code-name",
-    "accepted", "corrected", "bonus", "plain",
+    "accepted", "corrected", "bonus", "plain", "cursor-mark",
 }  # fmt: skip
 
 
@@ -37,6 +38,7 @@ class LineView(Widget):
         self._lines: tuple[int, list[Line]] = (0, [])
         self._strips: dict[int, tuple[Line, Strip]] = {}
         self._drawn_for = 0
+        self._margined: dict[int, tuple[Strip, Strip]] = {}
         self._stale = True
 
     def lay_out(self, width: int) -> Sequence[Line]:
@@ -69,10 +71,10 @@ class LineView(Widget):
     def render_line(self, y: int) -> Strip:
         """Draw one row."""
         rows = self.rows()
-        if y >= len(rows):
+        if not 0 <= y < len(rows):
             return Strip.blank(self.content_size.width, self.visual_style.rich_style)
         if self._drawn_for != self.content_size.width:
-            self._strips, self._drawn_for = {}, self.content_size.width
+            self._strips, self._margined, self._drawn_for = {}, {}, self.content_size.width
         line, selection = rows[y], self.text_selection
         if selection is not None:
             return self._strip(line, y, selection)
@@ -81,6 +83,38 @@ class LineView(Widget):
             known = (line, self._strip(line, y, None))
         self._strips[y] = (line, known[1])
         return known[1]
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Draw rows and the margins beside them.
+
+        Textual's own way supports every border and effect, and costs more than all the rest of drawing a text that
+        scrolls; this widget has margins only, and a mark in the first column when the cursor is on it.
+        """
+        filters = self.get_line_filters()
+        background = self.background_colors[1] if filters else TRANSPARENT
+        first, last = crop.column_span
+        whole = (first, last) == (0, self.outer_size.width)
+        strips: list[Strip] = []
+        for y in crop.line_range:
+            strip = self._with_margins(y)
+            for line_filter in filters:
+                strip = strip.apply_filter(line_filter, background)
+            strips.append(strip if whole else strip.crop(first, last))
+        return strips
+
+    def _with_margins(self, y: int) -> Strip:
+        gutter = self.styles.gutter
+        row = self.render_line(y - gutter.top)
+        known = self._margined.get(y)
+        if known is not None and known[0] is row:
+            return known[1]
+        base = self.visual_style.rich_style
+        mark = Segment(" ", base)
+        if self.has_class("-at-cursor"):
+            mark = Segment("▌", self.get_visual_style("cursor-mark").rich_style)
+        strip = Strip([mark, Segment(" " * (gutter.left - 1), base), *row, Segment(" " * gutter.right, base)])
+        self._margined[y] = (row, strip)
+        return strip
 
     def _strip(self, line: Line, y: int, selection: Selection | None) -> Strip:
         base = self.visual_style
@@ -124,6 +158,7 @@ class LineView(Widget):
     def notify_style_update(self) -> None:
         """Draw with another theme."""
         self._strips.clear()
+        self._margined.clear()
         super().notify_style_update()
 
 

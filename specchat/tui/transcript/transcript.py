@@ -73,6 +73,7 @@ class Transcript(MessageList):
         super().__init__(id=id, clock=clock)
         self._cursor: int | None = None
         self._code_number = 0
+        self._overlay = False
 
     def load(self, records: Iterable[Record]) -> None:
         """Show another conversation, its end first and no cursor."""
@@ -80,8 +81,22 @@ class Transcript(MessageList):
         super().load(records)
 
     def dress(self, index: int, widget: Shown) -> None:
-        """Mark the message at the cursor."""
+        """Mark the message at the cursor, and show in answers who wrote what while that is wanted."""
         widget.set_class(index == self._cursor, "-at-cursor")
+        if self._overlay and isinstance(widget, Answer):
+            widget.show_provenance(True)
+
+    def show_provenance(self, shown: bool) -> None:
+        """Show in every answer, those to come too, where each token came from; or no longer."""
+        self._overlay = shown
+        for widget in self._widgets.values():
+            if isinstance(widget, Answer):
+                widget.show_provenance(shown)
+
+    @property
+    def provenance_shown(self) -> bool:
+        """Whether answers show where each token came from."""
+        return self._overlay
 
     @property
     def selected(self) -> Record | None:

@@ -1,0 +1,72 @@
+"""Showing a stored conversation: its end at once, and all of a long one as soon as it is read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from itertools import takewhile
+from typing import Final
+
+from specchat.chat.conversation import Node
+from specchat.chat.store import Store
+from specchat.chat.store_file import StoreError
+from specchat.tui.stage import Stage
+from specchat.tui.threads import records_of, versions
+from specchat.tui.transcript.records import Record
+
+_AT_ONCE: Final = 100
+"""Messages that are read before anything is shown."""
+_LOOK_AGAIN_S: Final = 0.5
+
+
+class Opening:
+    """Shows branches. `busy`: whether an answer is being written, which then must stay where it is."""
+
+    def __init__(self, store: Store, stage: Stage, busy: Callable[[], bool]) -> None:
+        self._store, self._stage, self._busy = store, stage, busy
+        self._rest: asyncio.Task[None] | None = None
+
+    async def show(self, chat_id: str, before: int | None = None) -> None:
+        """Show the current branch, or what comes in it before a message; raises StoreError."""
+        self.forget()
+        end = self._store.thread(chat_id, last=_AT_ONCE)
+        if len(end) < _AT_ONCE:
+            self._stage.load(await asyncio.to_thread(self._all, chat_id, before))
+            return
+        self._stage.load(records_of(_until(end, before), self._versions_of(end)))
+        self._rest = asyncio.get_running_loop().create_task(self._show_all(chat_id, before))
+
+    def forget(self) -> None:
+        """Another conversation is shown: the rest of this one is not needed."""
+        if self._rest is not None:
+            self._rest.cancel()
+            self._rest = None
+
+    def _all(self, chat_id: str, before: int | None) -> list[Record]:
+        nodes = self._store.nodes(chat_id)
+        return records_of(_until(self._store.thread(chat_id), before), versions(nodes))
+
+    def _versions_of(self, thread: list[Node]) -> dict[int, tuple[int, int]]:
+        found = {}
+        for node in thread:
+            family = [sibling.id for sibling in self._store.siblings(node.id)]
+            found[node.id] = (family.index(node.id) + 1, len(family))
+        return found
+
+    async def _show_all(self, chat_id: str, before: int | None) -> None:
+        while True:
+            newest = self._store.thread(chat_id, last=1)
+            try:
+                records = await asyncio.to_thread(self._all, chat_id, before)
+            except StoreError as error:
+                self._stage.say(f"Only the end of this conversation is shown: {error}", "error")
+                return
+            # A question that was asked meanwhile is not among them.
+            if not self._busy() and self._store.thread(chat_id, last=1) == newest:
+                self._stage.load(records)
+                return
+            await asyncio.sleep(_LOOK_AGAIN_S)
+
+
+def _until(thread: list[Node], before: int | None) -> list[Node]:
+    return list(takewhile(lambda node: node.id != before, thread))
