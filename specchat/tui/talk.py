@@ -104,7 +104,7 @@ class Talk:
         """Answer the question of this message, or the last one, once more: a branch beside the old answer."""
         thread = self.thread()
         if node_id is not None:
-            thread = thread[: 1 + next(place for place, node in enumerate(thread) if node.id == node_id)]
+            thread = thread[: 1 + next((place for place, node in enumerate(thread) if node.id == node_id), len(thread))]
         question = next((node for node in reversed(thread) if node.role is Role.USER), None)
         if question is None or self.chat is None:
             return

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from specchat.chat.message import Role
+from specchat.chat.store import Store
 from specchat.chat.store_file import StoreError, StoreFull
 from specchat.tui.choices import AnswerChoices
 from specchat.tui.header import Header
@@ -475,3 +476,24 @@ async def test_an_error_is_an_ending_with_a_sentence(tmp_path: Path) -> None:
         running.worker.answers = True
         await running.submit("Shorter")
         assert running.worker.asks()[-1].messages == (("user", "Shorter"),), "unanswered questions are not sent"
+
+
+async def test_a_long_conversation_shows_its_end_at_once_and_then_all_of_it(tmp_path: Path) -> None:
+    with Store(tmp_path / "chats.db") as store:
+        long = store.new_chat(model="demo")
+        parent = None
+        for number in range(150):
+            role = Role.ASSISTANT if number % 2 else Role.USER
+            parent = store.add(long.id, parent, role, f"message {number}").id
+    async with chat(tmp_path) as running:
+        shown: list[int] = []
+        load = running.app.transcript.load
+        running.app.transcript.load = lambda records: (shown.append(len(records)), load(records))  # type: ignore[method-assign,assignment,arg-type,func-returns-value]
+        await running.app.talk.open(long.id)
+        for _ in range(100):
+            if len(shown) > 1:
+                break
+            await running.pilot.pause(0.02)
+        assert shown == [100, 150]
+        await running.submit("And now?")
+        assert running.texts()[-3:] == ["message 149", "And now?", "Answer 1."]

@@ -151,7 +151,7 @@ PAIRS = {
         ShapePair(
             "8b",
             Shape("llama-8b", "llama", 4096, 32, 32, 8, 128, 14_336, _LLAMA_WORDS, 5e5, Mix.Q4_K_M),
-            Shape("llama-1b", "llama", 2048, 16, 32, 8, 64, 8192, _LLAMA_WORDS, 5e5, Mix.Q4_K_M, tied=True),
+            Shape("llama-1b", "llama", 2048, 16, 32, 8, 64, 8192, _LLAMA_WORDS, 5e5, Mix.Q8_0, tied=True),
         ),
         ShapePair(
             "14b",
