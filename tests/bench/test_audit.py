@@ -2,40 +2,49 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from specchat.bench.audit.contestants import Setup
-from specchat.bench.audit.statistics import compare_pairs, homogeneity, survival
+from specchat.bench.audit.statistics import Statistics, compare_pairs, homogeneity, survival
 from specchat.bench.audit.verdict import Audit, Extent, audit
 from specchat.cli.audit import lines
 from specchat.drafters.method import Method
 from specchat.speculation.acceptance import Coupled, Exact
-
-pytestmark = pytest.mark.demo
+from tests.tiny_model import write_model
 
 SMALL = Extent(prompts=1, tokens=20, seeds=1, samples=12, positions=12)
 
 
-def run(extent: Extent = SMALL) -> Audit:
-    return audit(Setup("demo"), extent, [Method.DRAFT, Method.SUFFIX])
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Setup:
+    """A random model and one much like it, which drafts."""
+    folder = tmp_path_factory.mktemp("pair")
+    target = write_model(folder / "target.gguf", seed=0)
+    return Setup(str(target), str(write_model(folder / "draft.gguf", seed=0, spread=0.5)))
 
 
-def test_an_exact_program_passes(demo: object) -> None:
-    found = run()
+def run(pair: Setup, extent: Extent = SMALL) -> Audit:
+    return audit(pair, extent, [Method.DRAFT, Method.SUFFIX])
+
+
+def test_an_exact_program_passes(pair: Setup) -> None:
+    found = run(pair)
     assert found.exact, found.violations
     assert found.verdict.startswith("Exact: 2 methods wrote the same")
-    assert all(row.drafted for row in found.greedy)
+    assert found.greedy[0].drafted
     assert found.numerics.identical
     table = "\n".join(lines(found))
     assert "draft          same           same" in table
     assert found.to_dict()["exact"] is True
 
 
-def test_a_rule_that_always_accepts_is_found(demo: object, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rule_that_always_accepts_is_found(pair: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
     for rule in (Exact, Coupled):
         monkeypatch.setattr(rule, "_replacement", lambda *_: None)
-    found = run()
+    found = run(pair)
     assert not found.exact
     wrong = {row.method for row in found.greedy for fork in row.forks if found.violates(fork)}
     assert Method.DRAFT in wrong
@@ -45,26 +54,24 @@ def test_a_rule_that_always_accepts_is_found(demo: object, monkeypatch: pytest.M
 
 
 def test_a_rule_that_forgets_the_residual_is_found_by_its_statistics(
-    demo: object, monkeypatch: pytest.MonkeyPatch
+    pair: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is rejected is replaced by the target's most likely token: right when greedy, wrong at T > 0."""
     rightly = Exact._replacement
 
     def argmax(self: Exact, p: object, q: object, token: int, position: int) -> int | None:
-        return None if rightly(self, p, q, token, position) is None else p.argmax()  # type: ignore[arg-type, attr-defined, no-any-return]
+        return None if rightly(self, p, q, token, position) is None else p.argmax()  # type: ignore[arg-type, attr-defined]
 
     monkeypatch.setattr(Exact, "_replacement", argmax)
-    found = compare_pairs(Setup("demo"), [Method.DRAFT], 80)
-    assert isinstance(found.p_value, float)  # type: ignore[union-attr]
+    often_wrong = Setup(pair.model, str(write_model(tmp_path / "other.gguf", seed=1)))
+    found = compare_pairs(often_wrong, [Method.DRAFT], 100)
+    assert isinstance(found, Statistics)
+    assert found.p_value is not None
     assert found.p_value < 1e-4
 
 
-def test_a_model_without_a_draft_says_which_methods_it_has_not(demo: object) -> None:
-    from specchat.catalogue.entries import Catalogue
-    from specchat.catalogue.locate import locate
-
-    path = str(locate(Catalogue().find("demo").target))
-    found = audit(Setup(path), SMALL, [Method.DRAFT, Method.SUFFIX])
+def test_a_model_without_a_draft_says_which_methods_it_has_not(pair: Setup) -> None:
+    found = audit(Setup(pair.model), SMALL, [Method.DRAFT, Method.SUFFIX])
     assert [gone.method for gone in found.unavailable] == [Method.DRAFT]
     assert found.exact
 

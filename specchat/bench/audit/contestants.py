@@ -71,9 +71,10 @@ def contestant(setup: Setup, method: Method) -> Iterator[Session | Unavailable]:
         session.close()
 
 
-def ask(session: Session, prompt: str, settings: AnswerSettings) -> Answer:
-    """The whole answer to `prompt`, nothing of which is in the target's cache."""
-    session.engine.target.clear()
+def ask(session: Session, prompt: str, settings: AnswerSettings, *, fresh: bool = True) -> Answer:
+    """The whole answer to `prompt`; `fresh`: nothing of it is in the target's cache."""
+    if fresh:
+        session.engine.target.clear()
     turn = session.ask([Message(Role.USER, prompt)], settings)
     for _ in turn:
         pass

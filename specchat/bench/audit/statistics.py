@@ -65,7 +65,7 @@ def compare_pairs(
 
 def _sample(session: Session, seed: int, *, speculate: bool) -> tuple[tuple[int, ...], tuple[int, int, int]]:
     settings = AnswerSettings(_SAMPLING, AcceptanceMode.EXACT, seed, max_tokens=TOKENS, speculate=speculate)
-    answer = ask(session, PROMPT, settings)
+    answer = ask(session, PROMPT, settings, fresh=False)
     figures = answer.metrics
     return tuple(answer.token_ids), (figures.drafted, figures.accepted, figures.tested)
 
