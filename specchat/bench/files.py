@@ -6,7 +6,12 @@ from pathlib import Path
 
 import platformdirs
 
-PADDED_WIDTH, PADDED_FFN = 1408, 2048
+PADDED = (1408, 2048)
+"""Width and FFN of the zero-padded target."""
+LARGE = (2048, 4096)
+"""Those of a larger one, beside which a draft costs less."""
+DROPPED = {26: (3, 4, 5, 7), 28: (4, 5)}
+"""The layers that a draft of so many layers leaves out."""
 
 
 def bench_directory() -> Path:
@@ -14,9 +19,10 @@ def bench_directory() -> Path:
     return Path(platformdirs.user_cache_path("specchat", appauthor=False)) / "bench"
 
 
-def padded_pair(folder: Path) -> tuple[Path, Path]:
-    """The zero-padded target, a cost model, and its 26-layer draft."""
-    return folder / f"target-{PADDED_WIDTH}x{PADDED_FFN}-f32.gguf", folder / "draft-26-layers-q4_0.gguf"
+def padded_pair(folder: Path, shape: tuple[int, int] = PADDED, layers: int = 26) -> tuple[Path, Path]:
+    """A zero-padded target, a cost model, and a draft of `layers` of the demo's 30 layers."""
+    width, ffn = shape
+    return folder / f"target-{width}x{ffn}-f32.gguf", folder / f"draft-{layers}-layers-q4_0.gguf"
 
 
 def depth_target(folder: Path, kind: str = "f32") -> Path:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from specchat.bench.files import bench_directory, depth_target, padded_pair
+from specchat.bench.files import LARGE, bench_directory, depth_target, padded_pair
 from specchat.catalogue.entries import Catalogue
 from specchat.catalogue.locate import locate
 from specchat.chat.message import Message, Role
@@ -68,10 +68,13 @@ def repeated(ids: Sequence[int]) -> float:
 
 
 def request(target: str, method: Method, draft_tokens: int | None, threads: int) -> ModelRequest:
-    """What to open for `target`, one of demo, padded, depth."""
+    """What to open for `target`, one of demo, padded, large, depth."""
     folder, model, draft = bench_directory(), "demo", None
     if target == "padded":
         model, draft = map(str, padded_pair(folder))
+    elif target == "large":
+        # A draft that agrees more often, since it was cut less.
+        model, draft = map(str, padded_pair(folder, LARGE, 28))
     elif target == "depth":
         # The demo drafts for the demo with idle layers behind it.
         model, draft = str(depth_target(folder)), str(locate(Catalogue().find("demo").target))
