@@ -38,14 +38,14 @@ class Extent:
     temperatures: tuple[float, ...] = (0.0, 0.8)
     rounds: int = 3
     tokens: int = 48
-    budget_s: float | None = 480.0
-    """Seconds for the answers; None: until all rounds are done. At least one answer of everyone is always given."""
+    budget_s: float | None = 540.0
+    """Seconds from the start; None: until all rounds are done. At least one answer of everyone is always given."""
     cycles: int = 3
     """Times that each size of pass is measured three times."""
     largest_pass: int = 32
 
 
-QUICK = Extent(kinds=("prose", "code", "edit"), rounds=1, tokens=24, budget_s=60.0, cycles=2, largest_pass=16)
+QUICK = Extent(kinds=("prose", "code", "edit"), rounds=1, tokens=24, budget_s=75.0, cycles=2, largest_pass=16)
 FULL = Extent(temperatures=(0.0, 0.8, 1.0), rounds=5, tokens=128, budget_s=None, cycles=5, largest_pass=64)
 
 
@@ -84,6 +84,8 @@ class Contest:
     passes: Passes | None = None
     complete: bool = True
     """Whether all rounds were done within the budget."""
+    interrupted: bool = False
+    """Whether the user ended it; what was measured until then stands."""
     seconds: float = 0.0
 
 
@@ -111,20 +113,28 @@ PeerMaker = Callable[[Session, Path | None], list["tuple[str, Callable[[], Entra
 def contest(
     model: Model, extent: Extent, arms: Sequence[Arm], told: Told = lambda _: None, peers: PeerMaker | None = None
 ) -> Contest:
-    """Run it all; raises what opening the model for plain decoding raises."""
+    """Run it all; raises what opening the model for plain decoding raises.
+
+    An interrupt ends it with what was measured; before the first answer it is raised.
+    """
     started = time.perf_counter()
     found = Contest(model.model or "", extent, labels=[PLAIN.label], arms={PLAIN.label: PLAIN})
     waiting = deque(arms)
     with tempfile.TemporaryDirectory(prefix="specchat-bench-") as folder:
-        while waiting or found.passes is None:
-            before = len(waiting)
-            with _heat(model, waiting, Path(folder), found, told) as entrants:
-                if found.passes is None:
-                    _look_at(entrants[0], found, arms, told)
-                    entrants += _peers(entrants, found, peers, told)
-                share = (before - len(waiting)) / len(arms) if arms else 1.0
-                _answer(entrants, extent, share, found, told)
-                found.notes += _notes(entrants, found.notes)
+        try:
+            while waiting or found.passes is None:
+                with ExitStack() as stack, _heat(model, waiting, Path(folder), found, told) as entrants:
+                    if found.passes is None:
+                        _look_at(entrants[0], found, arms, told)
+                        entrants += _peers(entrants, stack, found, peers, told)
+                    share = 1 - len(waiting) / len(arms) if arms else 1.0
+                    deadline = None if extent.budget_s is None else started + extent.budget_s * share
+                    _answer(entrants, extent, deadline, found, told)
+                    found.notes += _notes(entrants, found.notes)
+        except KeyboardInterrupt:
+            if not found.samples:
+                raise
+            found.interrupted, found.complete = True, False
     found.seconds = time.perf_counter() - started
     return found
 
@@ -141,8 +151,9 @@ def _heat(model: Model, waiting: deque[Arm], folder: Path, found: Contest, told:
             told(f"opening {arm.label} …")
             return stack.enter_context(closing(enter(model, arm, folder)))
 
-        entrants: list[Entrant] = [Ours(PLAIN, opened(PLAIN))]
-        found.model = entrants[0].session.engine.model.path.name  # type: ignore[attr-defined]
+        plain = opened(PLAIN)
+        found.model = plain.engine.model.path.name
+        entrants: list[Entrant] = [Ours(PLAIN, plain)]
         while waiting:
             arm = waiting[0]
             try:
@@ -200,8 +211,10 @@ def _look_at(plain: Entrant, found: Contest, arms: Sequence[Arm], told: Told) ->
         found.passes = measure_passes(context, prompt[:room], sizes, extent.cycles, told)
 
 
-def _peers(entrants: Sequence[Entrant], found: Contest, peers: PeerMaker | None, told: Told) -> list[Entrant]:
-    """The peers that can be opened, on the same files."""
+def _peers(
+    entrants: Sequence[Entrant], stack: ExitStack, found: Contest, peers: PeerMaker | None, told: Told
+) -> list[Entrant]:
+    """The peers that can be opened, on the same files; `stack` closes them."""
     if peers is None:
         return []
     ours = [entrant for entrant in entrants if isinstance(entrant, Ours)]
@@ -210,7 +223,7 @@ def _peers(entrants: Sequence[Entrant], found: Contest, peers: PeerMaker | None,
     for label, make in peers(ours[0].session, drafts[0] if drafts else None):
         told(f"opening {label} …")
         try:
-            made.append(make())
+            made.append(stack.enter_context(closing(make())))
         except LlamaError as error:
             found.missing.append(Missing(label, str(error)))
         else:
@@ -218,12 +231,11 @@ def _peers(entrants: Sequence[Entrant], found: Contest, peers: PeerMaker | None,
     return made
 
 
-def _answer(entrants: Sequence[Entrant], extent: Extent, share: float, found: Contest, told: Told) -> None:
-    """All rounds of one heat, or as many cells as its `share` of the budget holds; each cell is whole."""
-    for entrant in entrants:
+def _answer(entrants: list[Entrant], extent: Extent, deadline: float | None, found: Contest, told: Told) -> None:
+    """All rounds of one heat, or as many cells as end before `deadline`, but at least one; each cell is whole."""
+    for entrant in list(entrants):
         told(f"warming up: {entrant.label}")
-        entrant.answer(_WARM_UP, 0.0, _WARM_UP_TOKENS)
-    deadline = None if extent.budget_s is None else time.perf_counter() + extent.budget_s * share
+        _ask(entrant, entrants, found, _WARM_UP, 0.0, _WARM_UP_TOKENS)
     cells = [(n, t, kind) for n in range(extent.rounds) for kind in extent.kinds for t in extent.temperatures]
     longest = 0.0
     for done, (n, temperature, kind) in enumerate(cells):
@@ -234,9 +246,29 @@ def _answer(entrants: Sequence[Entrant], extent: Extent, share: float, found: Co
         prompts = BENCH_CLASSES[kind]
         for entrant in entrants[:: -1 if done % 2 else 1]:
             told(f"{done + 1} of {len(cells)}: {kind}, T = {temperature:g}, {entrant.label}")
-            figures = entrant.answer(prompts[n % len(prompts)], temperature, extent.tokens)
-            found.samples.append(Sample(entrant.label, kind, temperature, n, figures))
+            figures = _ask(entrant, entrants, found, prompts[n % len(prompts)], temperature, extent.tokens)
+            if figures is not None:
+                found.samples.append(Sample(entrant.label, kind, temperature, n, figures))
         longest = max(longest, time.perf_counter() - began)
+
+
+def _ask(
+    entrant: Entrant,
+    entrants: list[Entrant],
+    found: Contest,
+    messages: Sequence[Message],
+    temperature: float,
+    tokens: int,
+) -> Figures | None:
+    """One answer; a peer that fails leaves the contest, a failure of ours ends it."""
+    try:
+        return entrant.answer(messages, temperature, tokens)
+    except LlamaError as error:
+        if isinstance(entrant, Ours):
+            raise
+        found.missing.append(Missing(entrant.label, str(error)))
+        entrants.remove(entrant)
+        return None
 
 
 def _notes(entrants: Sequence[Entrant], said: Sequence[str]) -> list[str]:

@@ -102,6 +102,9 @@ class Entrant(Protocol):
     def answer(self, messages: Sequence[Message], temperature: float, tokens: int) -> Figures:
         """The figures of one answer of at most `tokens` tokens, nothing of the prompt being in a cache."""
 
+    def close(self) -> None:
+        """Free what it holds."""
+
 
 class Ours:
     """An open session; `alone` answers plainly whatever its method, as the base where no other session fits."""
@@ -129,6 +132,10 @@ class Ours:
             self._oracle.text = self._text(messages, temperature, tokens)
         self.session.engine.target.clear()
         return _timed(self.session, messages, settings)
+
+    def close(self) -> None:
+        """Free the models."""
+        self.session.close()
 
     def _settings(self, temperature: float, tokens: int, *, speculate: bool) -> AnswerSettings:
         sampling = SamplingParams(temperature, 0, 1, 0)

@@ -73,10 +73,10 @@ def _talk(*texts: str) -> tuple[Message, ...]:
 
 
 MINUTES = (
-    "Minutes, 4 March. Present: Ada, Ben, Chloe. The roof of the boat house leaks above the door. Ben has three offers; "
-    "the cheapest is 2,300 and the roofer can start in May. Chloe asks whether the wood below is still sound; Ben will "
-    "look at it on Saturday. The summer party is moved to 14 June because the field is let on the 7th. Ada books the "
-    "band and Chloe the tents. The fee for members stays at 40. Next meeting: 1 April."
+    "Minutes, 4 March. Present: Ada, Ben, Chloe. The roof of the boat house leaks above the door. Ben has three "
+    "offers; the cheapest is 2,300 and the roofer can start in May. Chloe asks whether the wood below is still sound; "
+    "Ben will look at it on Saturday. The summer party is moved to 14 June because the field is let on the 7th. Ada "
+    "books the band and Chloe the tents. The fee for members stays at 40. Next meeting: 1 April."
 )
 BENCH_CLASSES: dict[str, tuple[tuple[Message, ...], ...]] = {
     "prose": tuple(map(_question, PROMPTS["prose"])),

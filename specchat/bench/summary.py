@@ -87,7 +87,10 @@ def summarise(found: Contest) -> Summary:
             pairs = [
                 (sample, plain[sample.kind, temperature, sample.round])
                 for sample in found.samples
-                if sample.label == label and sample.temperature == temperature
+                if sample.label == label
+                and sample.temperature == temperature
+                # The last round of an interrupted contest may lack its base.
+                and (sample.kind, temperature, sample.round) in plain
             ]
             if not pairs:
                 continue
@@ -165,16 +168,23 @@ def as_data(found: Contest, summary: Summary) -> dict[str, Any]:
     return {
         "schema": 1,
         "model": found.model,
-        "machine": {"system": platform.platform(), "processor": platform.machine(), "python": platform.python_version()},
+        "machine": {
+            "system": platform.platform(),
+            "processor": platform.machine(),
+            "python": platform.python_version(),
+        },
         "versions": _versions(),
         "extent": asdict(found.extent),
         "complete": found.complete,
+        "interrupted": found.interrupted,
         "seconds": found.seconds,
         "passes": None
         if passes is None
         else {
             "context": passes.context,
-            "seconds": {str(n): dict(zip(("median", "low", "high"), t, strict=True)) for n, t in passes.seconds.items()},
+            "seconds": {
+                str(n): dict(zip(("median", "low", "high"), t, strict=True)) for n, t in passes.seconds.items()
+            },
         },
         "overall": [asdict(row) for row in summary.overall],
         "by_kind": [asdict(row) for row in summary.by_kind],

@@ -49,7 +49,9 @@ class OracleDrafter:
         """The next `limit` tokens of the text, some of them wrong."""
         coming = self.text[self._held : self._held + limit]
         right = self._rng.random(len(coming)) < self.alpha
-        return Draft([token if kept else (token + 1) % self._vocabulary for token, kept in zip(coming, right, strict=True)])
+        return Draft(
+            [token if kept else (token + 1) % self._vocabulary for token, kept in zip(coming, right, strict=True)]
+        )
 
     def commit(self, step: Step) -> None:
         """Follow the text."""

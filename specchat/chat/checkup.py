@@ -13,6 +13,7 @@ import psutil
 
 from specchat import __version__
 from specchat.catalogue.cache import cache_root, free_bytes
+from specchat.catalogue.errors import CatalogueError
 from specchat.catalogue.hub import Hub, endpoint
 from specchat.catalogue.inventory import cached_files
 from specchat.chat.models import DEMO, Models
@@ -77,10 +78,14 @@ def _engine(found: Checkup) -> None:
 
         lib = library()
         found.facts["llama_cpp_build"] = "GPU" if lib.offloads else "CPU"
-        found.facts["llama_cpp_devices"] = [gpu.name for gpu in gpus()] or ["CPU"]
+        found.facts["llama_cpp_devices"] = [
+            {"name": gpu.name, "total_bytes": gpu.total, "free_bytes": gpu.free} for gpu in gpus()
+        ] or [{"name": "CPU"}]
         found.facts["llama_cpp_features"] = lib.api.llama_print_system_info().decode(errors="replace").strip()
-    except (ImportError, OSError, AttributeError) as error:
-        found.unusable.append(f"llama.cpp can't be loaded ({error}). Run scripts/setup again.")
+    except (ImportError, OSError, AttributeError, RuntimeError) as error:
+        reason = " ".join(str(error).split())
+        found.facts["llama_cpp_build"] = None
+        found.unusable.append(f"llama.cpp can't be loaded ({reason}). Run scripts/setup again.")
         return
     if cards and not lib.offloads:
         found.advice.append(
@@ -111,20 +116,24 @@ def _size(folder: Path) -> int:
 
 
 def _models(found: Checkup) -> None:
-    models = Models()
     try:
-        default = models.default()
-        found.facts["models_here"] = [row.entry.id for row in models.listed() if row.here]
-        found.facts["demo"] = DEMO in found.facts["models_here"]
-        found.facts["default_model"] = None if default is None else default.id
-        best = models.best()
-        found.facts["best_that_fits"] = None if best is None else best.id
+        models = Models()
+    except CatalogueError as error:
+        found.unusable.append(str(error))
+        return
+    try:
+        here = [row.entry.id for row in models.listed() if row.here]
+        default, best = models.default(), models.best()
     finally:
         models.close()
+    found.facts["models_here"] = here
+    found.facts["demo"] = DEMO in here
+    found.facts["default_model"] = None if default is None else default.id
+    found.facts["best_that_fits"] = None if best is None else best.id
     if default is None:
-        pull = f"specchat models pull {best.id}" if best else "specchat models ls"
+        pull = f"Get the best that fits: specchat models pull {best.id}" if best else "See: specchat models ls"
         found.unusable.append(f"There is no model on this machine yet. {pull}")
-    elif best is not None and best.id not in found.facts["models_here"]:
+    elif best is not None and best.id not in here:
         found.advice.append(f"{best.name} fits this machine: specchat models pull {best.id}")
 
 

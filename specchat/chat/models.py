@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -10,14 +10,15 @@ from typing import Final
 from specchat.catalogue.entries import Catalogue, Entry
 from specchat.catalogue.errors import ModelUnavailable
 from specchat.catalogue.hub import Hub
-from specchat.catalogue.locate import is_here
-from specchat.catalogue.reference import resolve
+from specchat.catalogue.locate import is_here, locate
+from specchat.catalogue.reference import resolve, split_names
 from specchat.catalogue.sources import CutFromTarget, HubFile, HubQuery, PackageFile, Source
+from specchat.chat.text import visible
 from specchat.drafters.method import Method
 from specchat.engine.settings import EngineSettings
 from specchat.fit.check import Check
 from specchat.fit.exact import FitUnavailable
-from specchat.fit.pairs import Pair, pair_of
+from specchat.fit.pairs import Elsewhere, pair_of
 from specchat.fit.remote import header_file
 from specchat.fit.verdict import Verdict
 from specchat.llama.errors import LlamaError
@@ -56,31 +57,28 @@ class Models:
         """Every entry: those that may be chosen unasked in their order, then the others. Nothing is opened."""
         ranked = self.catalogue.by_preference()
         others = [entry for entry in self.catalogue.entries.values() if entry not in ranked]
-        return [Listed(entry, size_of(entry), not missing(entry)) for entry in (*ranked, *others)]
+        return [Listed(entry, size_of(entry), is_complete(entry)) for entry in (*ranked, *others)]
 
     def verdict(self, entry: Entry, context: int | None = None) -> Verdict | None:
         """Whether `entry` fits this machine, from its files or from known dimensions; None where neither tells."""
         try:
-            pair = pair_of(entry, self.catalogue)
-            return self._judged(entry, pair, context)
+            return self._judged(entry, None, context)
         except (ModelUnavailable, FitUnavailable, LlamaError, OSError):
             return None
 
     def verdict_from_hub(self, entry: Entry, hub: Hub, context: int | None = None) -> Verdict | None:
         """Like `verdict`, with headers fetched from the hub where nothing else tells. Raises HubError."""
-        known = self.verdict(entry, context)
-        if known is not None:
-            return known
-        found = settled(entry, hub)
-        paths = [header_file(source, hub) for source in (found.target, found.draft) if isinstance(source, HubFile)]
-        if len(paths) != len(found.hub_sources) or not isinstance(found.target, HubFile) or found.target.parts:
-            return None
+
+        def header(source: HubFile | HubQuery) -> Path:
+            return header_file(_settled(source, hub)[0] if isinstance(source, HubQuery) else source, hub)
+
         try:
-            return self._judged(found, Pair(found.id, paths[0], *paths[1:]), context)
-        except (FitUnavailable, LlamaError):
+            return self._judged(entry, Elsewhere(header, exactly=False, say=hub.say), context)
+        except (FitUnavailable, LlamaError, OSError):
             return None
 
-    def _judged(self, entry: Entry, pair: Pair, context: int | None) -> Verdict:
+    def _judged(self, entry: Entry, elsewhere: Elsewhere | None, context: int | None) -> Verdict:
+        pair = pair_of(entry, self.catalogue, elsewhere=elsewhere)
         settings = EngineSettings(Path(entry.id), method=Method.AUTO, context=context or entry.context)
         return self.check.judge(pair, settings)
 
@@ -91,7 +89,7 @@ class Models:
         """
         demo = self.catalogue.entries.get(DEMO)
         for entry in self.catalogue.by_preference():
-            if entry is not demo and is_here(entry.target) and self._would_do(entry):
+            if entry is not demo and is_here(entry.target) and self._would_do(as_it_is_here(entry)):
                 return entry
         return demo if demo is not None and is_here(demo.target) else None
 
@@ -134,9 +132,20 @@ class Models:
             self._check.close()
 
 
+def as_it_is_here(entry: Entry) -> Entry:
+    """`entry` as it would be loaded: without a draft model that is not on this machine."""
+    has_draft = entry.draft is None or isinstance(entry.draft, CutFromTarget) or is_here(entry.draft)
+    return entry if has_draft else replace(entry, draft=None)
+
+
 def size_of(entry: Entry) -> int | None:
-    """Bytes of the files of `entry`; None where one is not known."""
-    sizes = [_bytes(source) for source in _sources(entry)]
+    """Bytes of the files of `entry`; None where one is neither here nor known."""
+    return size_of_all(_sources(entry))
+
+
+def size_of_all(sources: Iterable[Source]) -> int | None:
+    """Bytes of these files together; None where one is neither here nor known."""
+    sizes = [_bytes(source) for source in sources]
     known = [size for size in sizes if size is not None]
     return sum(known) if len(known) == len(sizes) else None
 
@@ -147,9 +156,22 @@ def _sources(entry: Entry) -> list[Source]:
 
 
 def _bytes(source: Source) -> int | None:
-    if isinstance(source, HubFile):
-        return source.total_size
-    return source.size if isinstance(source, PackageFile) else None
+    known = source.total_size if isinstance(source, HubFile) else None
+    known = source.size if isinstance(source, PackageFile) else known
+    return _bytes_here(source) if known is None else known
+
+
+def _bytes_here(source: Source) -> int | None:
+    try:
+        path = locate(source)
+        return sum(path.with_name(name).stat().st_size for name in split_names(path.name))
+    except (ModelUnavailable, OSError):
+        return None
+
+
+def is_complete(entry: Entry) -> bool:
+    """Whether the target, and the draft where it has one, are on this machine."""
+    return all(is_here(source) for source in _sources(entry))
 
 
 def missing(entry: Entry) -> tuple[HubFile | HubQuery, ...]:
@@ -159,14 +181,21 @@ def missing(entry: Entry) -> tuple[HubFile | HubQuery, ...]:
 
 def settled(entry: Entry, hub: Hub) -> Entry:
     """`entry` with files in the place of what was only asked for; raises HubError and ModelUnavailable."""
-    target = _settled(entry.target, hub) if isinstance(entry.target, HubQuery) else entry.target
-    draft = _settled(entry.draft, hub) if isinstance(entry.draft, HubQuery) else entry.draft
-    return replace(entry, target=target, draft=draft)
+    if isinstance(entry.target, HubQuery):
+        target, licence = _settled(entry.target, hub)
+        entry = replace(entry, target=target, license=entry.license or licence)
+    if isinstance(entry.draft, HubQuery):
+        entry = replace(entry, draft=_settled(entry.draft, hub)[0])
+    return entry
 
 
-def _settled(query: HubQuery, hub: Hub) -> HubFile:
+def _settled(query: HubQuery, hub: Hub) -> tuple[HubFile, str]:
+    """The file that is meant, and the licence of its repository."""
     listing = hub.listing(query.repo, query.revision)
-    return resolve(query, listing.files, listing.commit)
+    file = resolve(query, listing.files, listing.commit)
+    # Under the branch that was asked for, not under its present commit: so it is found again without the hub.
+    parts = tuple(replace(part, revision=query.revision) for part in file.parts)
+    return replace(file, revision=query.revision, parts=parts), visible(listing.licence or "")
 
 
 def files_to_fetch(entry: Entry, hub: Hub) -> Sequence[HubFile]:

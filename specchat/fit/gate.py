@@ -5,16 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+from specchat.catalogue.reference import split_names
 from specchat.engine.settings import EngineSettings
 from specchat.fit.check import Check, request_for
 from specchat.fit.exact import FitUnavailable
 from specchat.fit.formula import demand_of_shapes
 from specchat.fit.memory import Memory, host, nvidia_cards, of_gpus
 from specchat.fit.pairs import Pair
-from specchat.fit.report import command, sentence
+from specchat.fit.report import command, mebibytes, sentence
 from specchat.fit.shape import Shape, ShapeUnknown, shape_of
+from specchat.fit.verdict import Verdict
 from specchat.llama.errors import DoesNotFit
-from specchat.llama.gguf import read_header
+from specchat.llama.gguf import joined, read_header
 from specchat.llama.gpus import gpus
 from specchat.llama.library import library
 
@@ -34,9 +36,36 @@ def require_fit(pair: Pair, settings: EngineSettings) -> None:
             return
     if verdict.fits:
         return
+    raise DoesNotFit(f"{sentence(verdict)} {advice(verdict, settings)} (or --force, to load it all the same).")
+
+
+def advice(verdict: Verdict, settings: EngineSettings | None = None) -> str:
+    """What to do about a verdict that it does not fit: every change that is enough, and the command of the first.
+
+    Options that `settings` has otherwise than by default stay in the command.
+    """
     way_out = verdict.way_out
-    advice = "Choose a smaller model" if way_out is None else f"Try: {command(verdict, way_out)}"
-    raise DoesNotFit(f"{sentence(verdict)} {advice} (or --force, to load it all the same).")
+    if way_out is None:
+        return "Nothing makes it fit; choose a smaller model"
+    enough = [f"{fix.what} (frees {mebibytes(fix.frees)})" for fix in verdict.fixes if fix.fits]
+    return f"What would do: {', or '.join(enough)}. Try: {command(verdict, way_out, _chosen(settings))}"
+
+
+def _chosen(settings: EngineSettings | None) -> dict[str, str]:
+    """The options of `settings` that differ from the defaults and that what it takes depends on."""
+    if settings is None:
+        return {}
+    usual = EngineSettings(settings.target)
+    chosen = {}
+    for option, kind, default in (
+        ("--kv", settings.kv_type, usual.kv_type),
+        ("--draft-kv", settings.draft_kv_type, usual.draft_kv_type),
+    ):
+        if kind is not default:
+            chosen[option] = kind.name.lower()
+    if settings.gpu_layers != usual.gpu_layers:
+        chosen["--gpu-layers"] = str(settings.gpu_layers)
+    return chosen
 
 
 def memory_here() -> Memory:
@@ -51,8 +80,8 @@ def memory_here() -> Memory:
 def _plenty_of_room(pair: Pair, settings: EngineSettings) -> bool:
     memory = memory_here()
     try:
-        target = _shape(pair.target)
-        draft = None if pair.draft is None else _shape(pair.draft)
+        target = shape_here(pair.target)
+        draft = None if pair.draft is None else shape_here(pair.draft)
     except ShapeUnknown:
         return False
     request = request_for(
@@ -64,5 +93,11 @@ def _plenty_of_room(pair: Pair, settings: EngineSettings) -> bool:
     return demand_of_shapes(target, draft, request).total * _PLENTY <= memory.usable
 
 
-def _shape(source: Path | Shape) -> Shape:
-    return source if isinstance(source, Shape) else shape_of(read_header(source))
+def shape_here(source: Path | Shape) -> Shape:
+    """The dimensions of the model in the file `source`, with all parts of a split one.
+
+    Raises ShapeUnknown, and ModelUnusable for what is no model or is not whole.
+    """
+    if isinstance(source, Shape):
+        return source
+    return shape_of(joined([read_header(source.with_name(name)) for name in split_names(source.name)]))

@@ -5,45 +5,58 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-from pathlib import Path
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+from typing import Final
 
 from specchat.catalogue.hub import Hub
 from specchat.catalogue.ranges import RemoteFile
 from specchat.catalogue.sources import HubFile
 from specchat.drafters.kept import cache_directory
-from specchat.fit.shape import Shape, ShapeUnknown, shape_of
 from specchat.llama.errors import ModelUnusable
-from specchat.llama.gguf import HeaderCutShort, header_of_prefix, read_header
+from specchat.llama.gguf import HeaderCutShort, header_of_prefix
 
-_FIRST = 2 << 20
+_FIRST: Final = 2 << 20
 """Bytes to begin with: the vocabulary is most of a header."""
 
 
 def header_file(source: HubFile, hub: Hub) -> Path:
     """The header of `source` in a sparse file of the model's size, which is kept; of what is kept nothing is fetched.
 
-    Raises HubError where the hub can't be asked, ModelUnusable for what is no model, OSError where the cache directory
-    can't be written. A split model's parts must each be asked for.
+    Of a split model the headers of all parts lie beside each other under their own names, and the path is the first
+    one's. Raises HubError where the hub can't be asked, ModelUnusable for what is no model, OSError where the cache
+    directory can't be written.
     """
+    if not source.parts:
+        return _one(source, hub)
+    parts = [_one(part, hub) for part in (replace(source, parts=()), *source.parts)]
+    # llama.cpp finds the further parts by the name of the first.
+    folder = _directory() / hashlib.sha256("/".join(part.stem for part in parts).encode()).hexdigest()
+    folder.mkdir(parents=True, exist_ok=True)
+    names = [PurePosixPath(file.file).name for file in source.files]
+    for name, part in zip(names, parts, strict=True):
+        _link(part, folder / name)
+    return folder / names[0]
+
+
+def _one(source: HubFile, hub: Hub) -> Path:
     kept = _directory() / f"{_name(source)}.gguf"
     if source.sha256 is not None and _is_whole(kept, source.size):
         return kept
     remote = RemoteFile(source, hub)
-    data = _header_bytes(remote, source.file)
+    # Of a file without a pinned hash the hub tells the content's name: what is kept of that content will do.
     kept = _directory() / f"{_name(HubFile(source.repo, source.file, sha256=remote.content.etag))}.gguf"
-    _write_sparse(kept, data, remote.size)
+    if not _is_whole(kept, remote.size):
+        _write_sparse(kept, _header_bytes(remote, source.file), remote.size)
     return kept
 
 
-def shape_from_hub(source: HubFile, hub: Hub) -> Shape | None:
-    """The dimensions of a model that is not here; None for an architecture whose memory is not known.
-
-    Raises as `header_file`.
-    """
-    try:
-        return shape_of(read_header(header_file(source, hub)))
-    except ShapeUnknown:
-        return None
+def _link(file: Path, path: Path) -> None:
+    """Let `path` lead to `file`, whatever was there."""
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    fresh.unlink(missing_ok=True)
+    fresh.symlink_to(file)
+    fresh.replace(path)
 
 
 def _header_bytes(remote: RemoteFile, name: str) -> bytes:

@@ -11,7 +11,7 @@ from textual.app import App, ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 from textual.screen import Screen
-from textual.widgets import Input, Static, TextArea
+from textual.widgets import Static
 
 from specchat.chat.store import Store
 from specchat.chat.store_file import StoreError
@@ -30,13 +30,14 @@ from specchat.tui.options import ChatOptions
 from specchat.tui.palette import ActionCommands
 from specchat.tui.panel.panel import Panel
 from specchat.tui.prompt import PromptArea
-from specchat.tui.shelf import Download, Shelf
+from specchat.tui.shelf import Download, DownloadState, Shelf
 from specchat.tui.showing import choice_of, welcome
 from specchat.tui.stage import EngineClient, Severity
 from specchat.tui.talk import Talk
 from specchat.tui.transcript import Transcript
 
 _PLACEHOLDER: Final = "Ask something, or begin with / for a command"
+_LOOK_AT_DOWNLOADS_S: Final = 1.0
 PANEL_FROM: Final = 100
 """Columns from which there is room for the panel beside the text."""
 
@@ -78,7 +79,7 @@ class ChatApp(App[int], inherit_bindings=False):
         with Horizontal(id="body"):
             with Vertical(id="middle"):
                 yield Static(welcome(self.keys), id="welcome")
-                yield Transcript(id="transcript")
+                yield Transcript(id="transcript", clock=self.options.clock)
             yield Panel(id="panel")
         yield Notice(id="notice")
         yield Static(id="status", markup=False)
@@ -95,6 +96,7 @@ class ChatApp(App[int], inherit_bindings=False):
             self.prompt.set_text(self.options.prompt)
         self.prompt.focus()
         self.stage.show_whether_empty()
+        self.set_interval(_LOOK_AT_DOWNLOADS_S, self._look_at_downloads)
         self.call_after_refresh(self._start)
 
     async def _start(self) -> None:
@@ -123,14 +125,29 @@ class ChatApp(App[int], inherit_bindings=False):
     @work
     async def _hear(self) -> None:
         async for event in self.talk.worker:
+            if not self.stands:
+                return
             try:
                 await self._hearing.hear(event)
             except StoreError as error:
                 self.say(str(error), "error")
 
+    def _look_at_downloads(self) -> None:
+        """Say when a model is here; the list of models, where it is open, does more."""
+        if not self.downloads or not self.stands:
+            return
+        if self.screen is self.base:
+            done = [id for id, fetched in self.downloads.items() if fetched.progress().state is DownloadState.DONE]
+            for id in done:
+                del self.downloads[id]
+                self.say(f"{id} is here. /model {id} opens it.")
+        self.changed()
+
     async def leave(self) -> None:
         """Keep what was written, free the models, end."""
         await self.talk.close()
+        if self.options.remember_theme is not None and self.theme != self.options.theme:
+            self.options.remember_theme(self.theme)
         self.exit(0)
 
     # Actions
@@ -151,7 +168,7 @@ class ChatApp(App[int], inherit_bindings=False):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Keys do what makes sense now, and otherwise nothing."""
-        if action != "act" or not self.is_running:
+        if action != "act" or not self.stands:
             return True
         with_argument = len(parameters) > 1
         return with_argument or BY_ID[str(parameters[0])].when(self.situation())
@@ -205,7 +222,9 @@ class ChatApp(App[int], inherit_bindings=False):
     def copy_requested(self, event: Transcript.CopyRequested) -> None:
         """A message or one of its code blocks goes to the clipboard."""
         what = f"Code block {event.number} of {event.count}" if event.count else "The message"
-        self.copy(event.text, what)
+        from specchat.tui.handlers.copying import put_on_clipboard
+
+        put_on_clipboard(self, event.text, what)
 
     @on(Transcript.EditRequested)
     async def edit_requested(self, event: Transcript.EditRequested) -> None:
@@ -217,14 +236,12 @@ class ChatApp(App[int], inherit_bindings=False):
         """Another version of a message is shown."""
         await self.perform(BY_ID["next_branch" if event.step > 0 else "previous_branch"], event.node_id)
 
-    def copy(self, text: str, what: str) -> None:
-        """Put text on the clipboard and say so."""
-        from specchat.tui import clipboard
-
-        problem = clipboard.copy(text, self.copy_to_clipboard, clipboard.desktop_command())
-        self.say(problem or f"{what} is on the clipboard.", "warning" if problem else "information")
-
     # The stage
+
+    @property
+    def stands(self) -> bool:
+        """Whether there is a screen: not before the start, and not any more at the end."""
+        return self.is_running and bool(self.screen_stack)
 
     @property
     def base(self) -> Screen[object]:
@@ -290,12 +307,3 @@ class ChatApp(App[int], inherit_bindings=False):
         """A narrow terminal has no room for the panel, until the user wants it."""
         if not self._panel_chosen:
             self.base.query_one(Panel).display = event.size.width >= PANEL_FROM
-
-    def selected_text(self) -> str:
-        """What the user has selected, in the transcript or where he writes."""
-        focused = self.focused
-        if isinstance(focused, TextArea) and focused.selected_text:
-            return focused.selected_text
-        if isinstance(focused, Input) and focused.selected_text:
-            return focused.selected_text
-        return self.screen.get_selected_text() or ""

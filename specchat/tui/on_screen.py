@@ -22,7 +22,7 @@ from specchat.worker.messages import Span
 if TYPE_CHECKING:
     from specchat.tui.app import ChatApp
 
-_DRAW_EVERY_S: Final = 0.1
+_DRAW_EVERY_S: Final = 0.2
 """Header, panel and status are drawn at most this often; text comes first."""
 _TOAST_S: Final = {"information": 4, "warning": 6, "error": 10}
 
@@ -33,23 +33,15 @@ class OnScreen:
     def __init__(self, app: ChatApp) -> None:
         self._app = app
         self._answer: Answer | None = None
-        self._marked = False
         self._status_words = ""
         self._drawn_at = 0.0
         self._timer: Timer | None = None
-
-    @property
-    def marks_origins(self) -> bool:
-        """Whether answers show who wrote what."""
-        return self._marked
 
     def load(self, records: Sequence[Record]) -> None:
         """Show another conversation."""
         self._answer = None
         self._app.transcript.load(records)
         self.show_whether_empty()
-        if self._marked:
-            self._app.call_after_refresh(self.mark_origins, True)
 
     def add_user(self, record: UserRecord) -> None:
         """Add a question."""
@@ -61,8 +53,6 @@ class OnScreen:
         """Add an empty answer."""
         self._answer = self._app.transcript.begin_answer(record.node_id, record.model)
         self._answer.show_branch(*record.branch)
-        if self._marked:
-            self._answer.show_provenance(True)
 
     def append(self, spans: Sequence[Span], tokens: int) -> None:
         """More text of the answer."""
@@ -79,12 +69,6 @@ class OnScreen:
         if self._answer is not None:
             self._answer.finish(line, reason, error)
             self._answer = None
-
-    def mark_origins(self, marked: bool) -> None:
-        """Show who wrote what in the answers, or no longer."""
-        self._marked = marked
-        for answer in self._app.transcript.query(Answer):
-            answer.show_provenance(marked)
 
     def say(self, sentence: str, severity: Severity = "information") -> None:
         """A toast."""
@@ -107,7 +91,7 @@ class OnScreen:
 
     def changed(self) -> None:
         """Draw what stands around the text, now or soon."""
-        if self._timer is not None or not self._app.is_running:
+        if self._timer is not None or not self._app.stands:
             return
         wait = self._drawn_at + _DRAW_EVERY_S - time.monotonic()
         if wait <= 0:
@@ -120,6 +104,8 @@ class OnScreen:
         if self._timer is not None:
             self._timer.stop()
             self._timer = None
+        if not self._app.stands:
+            return
         self._drawn_at = time.monotonic()
         app, base = self._app, self._app.base
         base.query_one(Header).facts = header_facts(app.talk)

@@ -37,7 +37,7 @@ class Talk:
         self.engine = EngineState()
         self.track = Track()
         self.answers = options.answers
-        self.system = options.system
+        self.system = self._usual_system = options.system
         self.speculate_next = True
         """False: the next answer is decoded plainly, to compare."""
         self.chat: Chat | None = None
@@ -82,7 +82,11 @@ class Talk:
         else:
             versions = len(self.store.siblings(node.id))
             self.stage.add_user(UserRecord(str(node.id), text, (versions, versions)))
-        await self._ask()
+        try:
+            await self._ask()
+        except StoreError as error:
+            # The question is stored: written once more it would stand there twice.
+            self.stage.say(f"{error} /retry asks again.", "error")
 
     def stop(self) -> bool:
         """Stop the answer, keeping what was written, and take back what waits; whether there was anything to stop."""
@@ -153,7 +157,7 @@ class Talk:
     async def new(self) -> None:
         """Begin an empty conversation."""
         self._leave()
-        self.chat, self.leaf = None, None
+        self.chat, self.leaf, self.system = None, None, self._usual_system
         self.stage.load(())
         self.stage.changed()
 
@@ -168,7 +172,7 @@ class Talk:
 
     def set_system(self, system: str) -> None:
         """Another system prompt, from the next answer on."""
-        self.system = system
+        self.system = self._usual_system = system
         if self.chat is not None:
             self.store.set_system(self.chat.id, system)
 

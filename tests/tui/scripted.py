@@ -200,7 +200,10 @@ class Chat:
 
     async def settle(self) -> None:
         """Let everything that was said arrive."""
-        for _ in range(2):
+        await self.pilot.pause()
+        if self.app.is_running:
+            # What stands around the text follows it with a delay.
+            self.app.stage.draw()
             await self.pilot.pause()
 
     async def press(self, *keys: str) -> None:
@@ -244,7 +247,7 @@ async def chat(
     worker: ScriptedWorker | None = None,
     options: ChatOptions | None = None,
     *,
-    size: tuple[int, int] = (120, 40),
+    size: tuple[int, int] = (80, 24),
 ) -> AsyncIterator[Chat]:
     """A chat over a scripted worker and a store of its own."""
     clock = Clock()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import subprocess
 import sys
 from dataclasses import replace
@@ -17,6 +18,8 @@ from specchat.tui.choices import AnswerChoices
 from specchat.tui.header import Header
 from specchat.tui.notice import Notice
 from specchat.tui.options import ChatOptions
+from specchat.tui.prompt import PromptArea
+from specchat.tui.run import run_chat
 from specchat.tui.transcript import Answer, AnswerRecord
 from specchat.worker.messages import Died, Figures, Finished, Load, LoadFailed, Loading, Note, Prefill
 from tests.tui.scripted import FIGURES, Chat, ScriptedWorker, chat
@@ -347,6 +350,10 @@ async def test_a_file_goes_with_the_next_question(tmp_path: Path) -> None:
         await running.submit("Summarise")
         assert running.worker.asks()[-1].messages[-1][1] == "notes.txt:\n```txt\nSome notes\n```\n\nSummarise"
         assert running.attachments == []
+        running.app.prompt.post_message(PromptArea.FilesDropped(running.app.prompt, (tmp_path / "notes.txt",)))
+        await running.settle()
+        assert running.attachments == ["notes.txt"]
+        await running.submit("/file")
         await running.submit("Again")
         assert running.worker.asks()[-1].messages[-1][1] == "Again"
 
@@ -497,3 +504,31 @@ async def test_a_long_conversation_shows_its_end_at_once_and_then_all_of_it(tmp_
         assert shown == [100, 150]
         await running.submit("And now?")
         assert running.texts()[-3:] == ["message 149", "And now?", "Answer 1."]
+
+
+async def test_a_system_prompt_of_another_conversation_does_not_leak_into_a_new_one(tmp_path: Path) -> None:
+    async with chat(tmp_path, options=ChatOptions(system="Usual.")) as running:
+        other = running.store.new_chat(model="demo", system="Talk like a pirate.")
+        running.store.add(other.id, None, Role.USER, "Ahoy")
+        await running.app.talk.open(other.id)
+        assert running.app.talk.system == "Talk like a pirate."
+        await running.press("ctrl+n")
+        await running.submit("Hello")
+        assert running.worker.asks()[-1].messages[0] == ("system", "Usual.")
+
+
+def test_conversations_that_cannot_be_kept_are_a_sentence_and_no_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setattr("specchat.tui.run.store_path", lambda: tmp_path / "file" / "chats.db")
+    complaints = io.StringIO()
+    assert run_chat(ChatOptions(), complaints=complaints) == 1
+    assert complaints.getvalue().startswith("Conversations can't be kept in ")
+
+
+def test_keys_that_cannot_be_meant_are_a_sentence_and_no_chat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("specchat.tui.run.store_path", lambda: tmp_path / "chats.db")
+    complaints = io.StringIO()
+    assert run_chat(ChatOptions(keys={"retri": "f10"}), complaints=complaints) == 2
+    assert "Did you mean retry?" in complaints.getvalue()

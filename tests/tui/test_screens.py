@@ -37,7 +37,7 @@ async def until(running: Chat, words: str) -> None:
 
 
 async def test_models_are_listed_with_size_draft_and_fit(tmp_path: Path) -> None:
-    async with chat(tmp_path) as running:
+    async with chat(tmp_path, size=(120, 40)) as running:
         await running.press("f2")
         await until(running, "does not fit: 50 GB short")
         for words in (
@@ -76,7 +76,6 @@ async def test_a_model_is_fetched_paused_and_opened_when_it_is_here(tmp_path: Pa
         assert download is not None
         assert download.progress().state is DownloadState.PAUSED
         await running.press("escape")
-        await running.submit("/tokens")
         await until(running, "fetching qwen3-8b")
         await running.press("f2", "space")
         assert download.progress().state is DownloadState.RUNNING
@@ -86,6 +85,18 @@ async def test_a_model_is_fetched_paused_and_opened_when_it_is_here(tmp_path: Pa
         download.state = DownloadState.DONE
         await until(running, "Qwen3-8B 135M")
         assert running.worker.load() == Load("qwen3-8b")
+
+
+async def test_a_model_that_arrives_out_of_sight_is_said_to_be_here(tmp_path: Path) -> None:
+    async with chat(tmp_path) as running:
+        await running.press("f2")
+        await until(running, "fits 40k")
+        await running.press("down", "enter", "escape")
+        download = running.shelf.download
+        assert download is not None
+        download.state = DownloadState.DONE
+        await until(running, "qwen3-8b is here")
+        assert running.worker.load() == Load("demo"), "nothing is opened behind the user's back"
 
 
 async def test_one_key_takes_the_best_that_fits(tmp_path: Path) -> None:
@@ -221,12 +232,15 @@ async def test_the_palette_finds_and_does(tmp_path: Path) -> None:
 
 
 async def test_themes_are_chosen_by_name(tmp_path: Path) -> None:
-    async with chat(tmp_path, options=ChatOptions(theme="specchat-light")) as running:
+    kept: list[str] = []
+    async with chat(tmp_path, options=ChatOptions(theme="specchat-light", remember_theme=kept.append)) as running:
         assert running.app.theme == "specchat-light"
         await running.submit("/theme specchat-dark")
         assert running.app.theme == "specchat-dark"
         await running.submit("/theme specchat-drak")
         assert "Did you mean specchat-dark?" in running.toasts[-1]
+        await running.press("ctrl+q")
+    assert kept == ["specchat-dark"]
 
 
 @pytest.mark.parametrize("width", [96, 70, 40])

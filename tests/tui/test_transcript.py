@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import pytest
 from rich.style import Style
 
-from specchat.tui.transcript import Answer, AnswerRecord, Record, Transcript, UserRecord
+from specchat.tui.transcript import Answer, AnswerRecord, Record, Transcript, UserRecord, growing
 from specchat.tui.transcript.blocks import parse
 from specchat.tui.transcript.code import CodePieces
 from specchat.tui.transcript.growing import GrowingMarkdown
@@ -24,6 +24,7 @@ from tests.tui.stage import Stage, settle
 HOSTILE = (
     "plain <think>secret</think> <b>bold</b> [red]markup[/red] [/x] \x1b[31mred\x1b]0;title\x07 \x9b5m \x00\x7f\r\n"
     "日本語のテキストと全角 👨‍👩‍👧‍👦👍🏽🇩🇪 e\u0301\u0327 שלום עולם مرحبا ก็ \u202egnp.exe\u202c \u2028 \u200b|\ttab\n\n"
+    "<think>\nhidden block\n</think>\n\n<div onclick=x>div</div>\n\n"
     "| 表 | 👍🏽 |\n|---|---|\n| שלום | e\u0301 |\n\n```\n\x1b[2J日本語\t👨‍👩‍👧‍👦\n```\n\n- " + "長" * 90 + "\n"
 )
 
@@ -44,16 +45,16 @@ def drawn(lines: Iterable[Line]) -> list[object]:
 
 def written(text: str, rng: random.Random, most: int) -> GrowingMarkdown:
     """A text that grew in random pieces and was drawn now and then."""
-    growing = GrowingMarkdown()
+    markdown = GrowingMarkdown()
     position = 0
     while position < len(text):
         step = rng.randint(1, most)
-        growing.append(text[position : position + step])
+        markdown.append(text[position : position + step])
         position += step
         if rng.random() < 0.3:
-            growing.lines(rng.choice([60, 60, 33]))
-    growing.finish()
-    return growing
+            markdown.lines(rng.choice([60, 60, 33]))
+    markdown.finish()
+    return markdown
 
 
 def spans(text: str, size: int = 9, channel: str = "answer") -> list[Span]:
@@ -61,12 +62,29 @@ def spans(text: str, size: int = 9, channel: str = "answer") -> list[Span]:
     return [Span(channel, text[i : i + size], origins[i // size % 4]) for i in range(0, len(text), size)]
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_an_answer_reads_the_same_however_it_was_cut(seed: int) -> None:
+@pytest.mark.parametrize("try_every", [1, growing.TRY_EVERY])
+@pytest.mark.parametrize("seed", range(8))
+def test_an_answer_reads_the_same_however_it_was_cut(
+    seed: int, try_every: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(growing, "TRY_EVERY", try_every)
     text = document(seed)
     expected = drawn(whole(text, 60))
     for most in (12, 200):
         assert drawn(written(text, random.Random(seed), most).lines(60)) == expected
+
+
+def test_the_beginning_of_a_line_does_not_decide_what_it_becomes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(growing, "TRY_EVERY", 1)
+    starts = ("***bold*** text", "```code``` in a line", "1.5 litres", "- item", "#hash", "> quote", "---", "===", "+1")
+    for start in starts:
+        text = f"a paragraph\n{start}\nand more\n\nend"
+        markdown = GrowingMarkdown()
+        for character in text:
+            markdown.append(character)
+            markdown.lines(60)
+        markdown.finish()
+        assert drawn(markdown.lines(60)) == drawn(whole(text, 60)), start
 
 
 def test_a_long_list_keeps_its_numbers_and_its_spacing_when_its_items_are_sealed() -> None:
@@ -79,6 +97,9 @@ def test_a_long_fence_with_a_string_across_its_lines_is_coloured_the_same_when_i
     code = "\n".join(f'x{i} = 1  # one\n\ny = """doc\n' + "text\n" * (i % 40) + '"""' for i in range(30))
     text = f"```python\n{code}\n```\n\nend"
     assert drawn(written(text, random.Random(2), 90).lines(60)) == drawn(whole(text, 60))
+    inside = [line for line in whole(text, 60) if line.plain.strip() == "text"]
+    assert len(inside) > 400
+    assert all(line.content.spans[0].style == ".code-string" for line in inside)
 
 
 def test_a_link_that_is_defined_last_is_a_link_in_the_end() -> None:
@@ -129,7 +150,15 @@ def test_hostile_text_is_shown_as_it_is_and_breaks_nothing(width: int) -> None:
                 assert not set(text) & {*map(chr, range(10)), *map(chr, range(11, 32)), *map(chr, range(127, 160))}
                 assert not set(text) & set("\u202e\u2028")
                 flat = "".join(text.split())
-                for literal in ("<think>secret</think>", "<b>bold</b>", "[red]markup[/red]", "[/x]", "it[/b]roke"):
+                for literal in (
+                    "<think>secret</think>",
+                    "<b>bold</b>",
+                    "[red]markup[/red]",
+                    "[/x]",
+                    "<divonclick=x>div</div>",
+                    "hiddenblock",
+                    "it[/b]roke",
+                ):
                     assert flat.count(literal) >= 2 - (literal == "it[/b]roke"), literal
 
     asyncio.run(scenario())
@@ -307,9 +336,9 @@ def test_a_long_conversation_is_read_from_end_to_start_and_back_with_few_widgets
         transcript = Transcript()
         app = Stage(transcript)
         async with app.run_test(size=(60, 20)) as pilot:
-            transcript.load(long_conversation(130))
+            transcript.load(long_conversation(90))
             await settle(pilot)
-            assert "answer 129" in app.text()
+            assert "answer 89" in app.text()
             most = 0
             for _ in range(100):
                 top = app.text().split("\n")[3]
@@ -325,14 +354,29 @@ def test_a_long_conversation_is_read_from_end_to_start_and_back_with_few_widgets
             transcript.focus()
             await pilot.press("G")
             await settle(pilot)
-            assert "answer 129" in app.text()
+            assert "answer 89" in app.text()
             await pilot.press("g")
             await settle(pilot)
             assert "question 0" in app.text()
             transcript.add_user("n", "newest")
             await settle(pilot)
             assert "newest" in app.text()
-            assert len(transcript.records) == 131
+            assert len(transcript.records) == 91
+
+    asyncio.run(scenario())
+
+
+def test_a_high_screen_is_filled_from_the_start() -> None:
+    async def scenario() -> None:
+        transcript = Transcript()
+        app = Stage(transcript)
+        async with app.run_test(size=(60, 180)) as pilot:
+            transcript.load(long_conversation(90))
+            for _ in range(4):
+                await settle(pilot)
+            rows = [row.split()[-1] for row in app.text().split("\n") if "answer" in row or "question" in row]
+            assert len(rows) >= 50
+            assert rows[-1] == "89"
 
     asyncio.run(scenario())
 
@@ -387,5 +431,31 @@ def test_selected_text_has_wrapped_lines_in_one_piece() -> None:
             await settle(pilot)
             app.screen.text_select_all()
             assert app.screen.get_selected_text() == f"{sentence_}\n\nend"
+
+    asyncio.run(scenario())
+
+
+def test_another_theme_colours_what_is_on_the_screen() -> None:
+    text = "# head\n\n`code` and **bold**\n\n```python\nreturn 1\n```"
+
+    def colours(app: Stage) -> list[object]:
+        return [(part.text, part.style.color, part.style.bgcolor) for row in app.strips() for part in row if part.style]
+
+    async def scenario() -> None:
+        changed, fresh = Transcript(), Transcript()
+        app = Stage(changed)
+        async with app.run_test(size=(60, 20)) as pilot:
+            changed.load([UserRecord("u", "q"), AnswerRecord("a", "m", text, reason="stop")])
+            await settle(pilot)
+            before = colours(app)
+            app.theme = "textual-light"
+            await settle(pilot)
+            after = colours(app)
+        app = Stage(fresh)
+        async with app.run_test(size=(60, 20)) as pilot:
+            app.theme = "textual-light"
+            fresh.load([UserRecord("u", "q"), AnswerRecord("a", "m", text, reason="stop")])
+            await settle(pilot)
+            assert after == colours(app) != before
 
     asyncio.run(scenario())

@@ -17,7 +17,7 @@ _PRIMES = (4_099, 262_147)
 _SAMPLE = 512
 """Blocks whose values are looked at to find the scale."""
 # Where the half-precision scale of a block lies; of Q4_K a second one, for the minima, follows it.
-_SCALE_AT = {Kind.Q4_0: 0, Kind.Q8_0: 0, Kind.Q4_K: 0, Kind.Q6_K: 208}
+_SCALE_AT = {Kind.Q8_0: 0, Kind.Q4_K: 0, Kind.Q6_K: 208}
 
 
 class Tile:
@@ -36,7 +36,7 @@ class Tile:
         deviation = float(gguf.quants.dequantize(blocks[:_SAMPLE], kind).std())
         _set_scale(blocks, kind, spread / deviation)
         self.count = count
-        self._bytes = memoryview(blocks.reshape(-1)).cast("B")
+        self._bytes = memoryview(blocks.tobytes())
 
     def read(self, start: int, n_bytes: int) -> Iterator[memoryview]:
         """`n_bytes` of whole blocks from block `start` on, in pieces."""

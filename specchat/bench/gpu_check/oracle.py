@@ -1,4 +1,7 @@
-"""A draft model that costs what it costs and is right as often as it is told to be."""
+"""A draft model that costs what it costs and is right as often as it is told to be.
+
+With the free oracle of `specchat.bench.synthetic` beside it, the cost of drafting is told from that of the loop.
+"""
 
 from __future__ import annotations
 
@@ -36,25 +39,24 @@ class OracleSampler(Sampler):
         return Distribution.one_hot((truth + 1) % logits.size)
 
 
-class OracleDrafter:
-    """Drafts with `inner`, a draft model, whose passes and caches are real, at most `depth` tokens a step."""
+class PaidOracle:
+    """Drafts with `inner`, a draft model whose passes and caches are real, and gives tokens of `text` in its name."""
 
     method = Method.DRAFT
 
-    def __init__(self, inner: Drafter, text: Sequence[int], alpha: float, depth: int, seed: int = 0) -> None:
+    def __init__(self, inner: Drafter, text: Sequence[int], alpha: float, seed: int = 0) -> None:
         self._inner = inner
         self._text = text
         self._alpha = alpha
-        self._depth = depth
         self._rng = np.random.default_rng(seed)
 
     def begin(self, ids: Sequence[int], sampler: Sampler) -> None:
-        """Agree with `ids`; its tokens come from the text from now on."""
+        """Agree with `ids`; tokens come from the text from now on."""
         self._inner.begin(ids, OracleSampler(sampler.params, sampler.rule, self._text, self._alpha, self._rng))
 
     def propose(self, limit: int) -> Draft:
-        """Up to `limit` tokens and no more than `depth`."""
-        return self._inner.propose(min(limit, self._depth))
+        """Up to `limit` tokens."""
+        return self._inner.propose(limit)
 
     def commit(self, step: Step) -> None:
         """Take the outcome of the last proposal."""

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from specchat.bench.gpu_check.model_file import FIRST_WORD
-from specchat.bench.gpu_check.oracle import OracleDrafter
+from specchat.bench.gpu_check.oracle import PaidOracle
 from specchat.bench.gpu_check.shapes import Plan
 from specchat.bench.gpu_check.timed import TimedContext
+from specchat.bench.synthetic import OracleDrafter
+from specchat.drafters.auto import AutoDrafter
 from specchat.drafters.base import Drafter, NoDrafter
+from specchat.drafters.costs import Costs
 from specchat.drafters.method import Method
 from specchat.drafters.model import ModelDrafter
 from specchat.engine.loop import Loop
@@ -82,13 +86,29 @@ class Rig:
 
     def plainly(self, params: SamplingParams = GREEDY) -> Written:
         """An answer of which nothing is drafted."""
-        return self._write(NoDrafter(), 0, params)
+        return self.write(NoDrafter(), 0, params)
 
     def drafted(self, text: Sequence[int], alpha: float, depth: int, params: SamplingParams = GREEDY) -> Written:
         """An answer to which the oracle drafts `text`; right with probability `alpha`."""
-        return self._write(OracleDrafter(self.drafter, text, alpha, depth), depth, params)
+        return self.write(PaidOracle(self.drafter, text, alpha), depth, params)
 
-    def _write(self, drafter: Drafter, depth: int, params: SamplingParams) -> Written:
+    def drafted_freely(self, text: Sequence[int], alpha: float, depth: int) -> Written:
+        """The same without a draft model: its drafts cost nothing."""
+        oracle = OracleDrafter(alpha, self.target.model.vocab.size)
+        oracle.text = text
+        return self.write(oracle, depth, GREEDY)
+
+    def chooser(self, text: Sequence[int], alpha: float) -> AutoDrafter:
+        """What `-k auto` is, with the oracle for its draft model; it has measured nothing yet, and keeps nothing."""
+        costs = Costs(["gpu-check", uuid.uuid4().hex], [], [Method.DRAFT.value], self.plan.rows - 1)
+        return AutoDrafter(costs, {}, {Method.DRAFT.value: PaidOracle(self.drafter, text, alpha)}, method=Method.DRAFT)
+
+    def begin_draft(self) -> None:
+        """Let the draft model read the prompt; its proposals are its own then."""
+        self.drafter.begin(self.prompt, Sampler(GREEDY, acceptance_rule(AcceptanceMode.EXACT, seed=1)))
+
+    def write(self, drafter: Drafter, depth: int, params: SamplingParams = GREEDY) -> Written:
+        """An answer to the prompt by the engine's loop, with at most `depth` tokens drafted a step."""
         target, draft, prompt = self._timed_target, self._timed_draft, self.prompt
         if target.tokens[: len(prompt)] == prompt:
             target.truncate(len(prompt) - 1)
@@ -100,7 +120,7 @@ class Rig:
         loop = Loop(target, drafter, sampler, depth=depth, stop=stop)
         steps = loop.run(prompt)
         emitted = len(next(steps).tokens)
-        drafter.begin(loop.history, sampler)  # so that reading the prompt isn't timed: the loop's own then is short
+        drafter.begin(loop.history, sampler)  # reads the prompt, untimed: the loop's own call then finds it read
         before = target.seconds, draft.seconds
         started = time.perf_counter()
         for _ in steps:
@@ -109,8 +129,6 @@ class Rig:
         spent = target.seconds - before[0], draft.seconds - before[1]
         count = loop.metrics.steps - 1
         return Written(list(loop.history), loop.metrics, count, loop.metrics.emitted - emitted, wall, *spent)
-
-
 
 
 def words(count: int, vocabulary: int) -> list[int]:
@@ -122,7 +140,7 @@ def words(count: int, vocabulary: int) -> list[int]:
 @contextmanager
 def opened(plan: Plan, target: Path, draft: Path) -> Iterator[Rig]:
     """The pair, loaded as the engine loads it. Raises ModelUnusable and DoesNotFit."""
-    settings, threads = settings_of(plan, target, draft), usable_threads()
+    settings, threads = settings_of(plan, target, draft), plan.threads or usable_threads()
     with ExitStack() as stack:
         model = stack.enter_context(Model(target))
         params = target_params(settings, n_ctx_train=model.n_ctx_train, recurrent=model.recurrent, threads=threads)

@@ -10,17 +10,16 @@ from enum import StrEnum
 import gguf
 from gguf import GGMLQuantizationType as Kind
 
-PEAK_LOGIT = 30.0
+PEAK_LOGIT = 40.0
 """What the next token's logit stands above the others: no rounding and no temperature up to 1 moves it."""
-_LAYER_SHARE = 0.1
+_LAYER_SHARE = 0.02
 """Weight of the norms before each part of a layer: what layers add stays below what the embedding holds."""
 
 
 class Mix(StrEnum):
-    """Which types a quantised file is made of."""
+    """Which types a quantised file is made of; the names are llama.cpp's."""
 
     Q4_K_M = "Q4_K_M"
-    Q4_0 = "Q4_0"
     Q8_0 = "Q8_0"
 
 
@@ -97,8 +96,6 @@ class Shape:
         # A real Q4_K_M keeps an untied input embedding in Q4_K. Here it has the output's bytes, and lies on the host.
         if name in ("token_embd", "output"):
             return Kind.Q6_K
-        if self.mix is Mix.Q4_0:
-            return Kind.Q4_0
         return Kind.Q6_K if name in ("attn_v", "ffn_down") and self._gets_more_bits(layer) else Kind.Q4_K
 
     def _gets_more_bits(self, layer: int) -> bool:
@@ -138,11 +135,13 @@ class Plan:
     alphas: tuple[float, ...] = (0.6, 0.8, 0.9)
     rows: int = 64
     """The longest pass."""
+    threads: int | None = None
+    """Of the CPU; None: all that may be used."""
 
 
-# Up to 8 rows CUDA multiplies with the kernels of single rows; 9 and more take others.
-REAL_PLAN = Plan(context=8192, prompt=512, long=4096, repeats=9, tokens=256, depths=(1, 2, 3, 5, 7, 15))
-TOY_PLAN = Plan(context=512, prompt=64, long=256, repeats=3, tokens=32, depths=(1, 3))
+# Up to 8 rows, CUDA multiplies with the kernels of single rows; 9 and more take others.
+REAL_PLAN = Plan(context=8192, prompt=512, long=4096, repeats=9, tokens=192, depths=(1, 2, 3, 5, 7, 15))
+TOY_PLAN = Plan(context=256, prompt=64, long=128, repeats=2, tokens=32, depths=(1, 3), threads=1)
 
 _LLAMA_WORDS, _QWEN_WORDS, _TOY_WORDS = 128_256, 151_936, 1_024
 PAIRS = {
@@ -165,12 +164,12 @@ TOY_PAIRS = {
     for pair in (
         ShapePair(
             "toy-llama",
-            Shape("toy-llama-target", "llama", 512, 8, 8, 2, 64, 1024, _TOY_WORDS, 1e4, Mix.Q4_K_M),
+            Shape("toy-llama-target", "llama", 256, 2, 4, 2, 64, 512, _TOY_WORDS, 1e4, Mix.Q4_K_M),
             Shape("toy-llama-draft", "llama", 256, 1, 4, 2, 64, 512, _TOY_WORDS, 1e4, Mix.Q4_K_M, tied=True),
         ),
         ShapePair(
             "toy-qwen3",
-            Shape("toy-qwen3-target", "qwen3", 512, 8, 4, 2, 128, 1024, _TOY_WORDS, 1e4, Mix.Q4_0),
+            Shape("toy-qwen3-target", "qwen3", 256, 2, 2, 1, 128, 512, _TOY_WORDS, 1e4, Mix.Q8_0),
             Shape("toy-qwen3-draft", "qwen3", 256, 1, 2, 1, 128, 512, _TOY_WORDS, 1e4, Mix.Q8_0, tied=True),
         ),
     )

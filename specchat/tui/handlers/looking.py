@@ -21,7 +21,7 @@ async def panel(app: ChatApp, _argument: str) -> None:
 
 async def provenance(app: ChatApp, _argument: str) -> None:
     """Mark who wrote what in the answers, or no longer."""
-    app.stage.mark_origins(not app.stage.marks_origins)
+    app.transcript.show_provenance(not app.transcript.provenance_shown)
 
 
 async def help(app: ChatApp, _argument: str) -> None:

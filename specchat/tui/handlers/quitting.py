@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from textual.widgets import Input, TextArea
+
+from specchat.tui.handlers.copying import put_on_clipboard
+
 if TYPE_CHECKING:
     from specchat.tui.app import ChatApp
 
@@ -12,9 +16,9 @@ _AGAIN_WITHIN_S: Final = 2.0
 
 async def interrupt(app: ChatApp, _argument: str) -> None:
     """Copy what is selected; else stop the answer; else quit at the second time."""
-    selected = app.selected_text()
+    selected = _selected_text(app)
     if selected:
-        app.copy(selected, "What was selected")
+        put_on_clipboard(app, selected, "What was selected")
         return
     if app.talk.stop():
         return
@@ -29,3 +33,11 @@ async def interrupt(app: ChatApp, _argument: str) -> None:
 async def quit(app: ChatApp, _argument: str) -> None:
     """Leave."""
     await app.leave()
+
+
+def _selected_text(app: ChatApp) -> str:
+    """What is selected where the user writes, or in the transcript."""
+    focused = app.focused
+    if isinstance(focused, TextArea | Input) and focused.selected_text:
+        return focused.selected_text
+    return app.screen.get_selected_text() or ""

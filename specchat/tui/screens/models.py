@@ -18,9 +18,10 @@ from specchat.tui.screens.dialog import Dialog
 from specchat.tui.shelf import Download, DownloadProgress, DownloadState, Fit, Shelf, ShelfRow
 from specchat.tui.wording import size
 
-_COLUMNS: Final = (("", 1), ("model", 28), ("on this machine", 26), ("size", 9), ("draft", 18), ("method", 11))
+_FIT: Final = "on this machine"
+_COLUMNS: Final = (("", 1), ("model", 28), (_FIT, 26), ("size", 9), ("draft", 18), ("method", 11))
 """The most needed first: a narrow terminal shows as many as there is room for."""
-_NARROW_COLUMNS: Final = (("", 1), ("model", 16), ("on this machine", 14), ("size", 9), ("draft", 12), ("method", 10))
+_NARROW_COLUMNS: Final = (("", 1), ("model", 16), (_FIT, 14), ("size", 9), ("draft", 12), ("method", 10))
 _FIT_WIDTH: Final = 26
 _WIDE: Final = 70
 _POLL_S: Final = 0.2
@@ -74,7 +75,7 @@ class ModelPicker(Dialog[str]):
                 self._fits[row.id] = await asyncio.to_thread(self._shelf.fit, row.id)
             except Exception as error:  # one model that can't be judged must not hide the others
                 self._fits[row.id] = Fit(str(error))
-            self._draw()
+            self._draw_fit(row.id)
 
     def _say(self, sentence: str) -> None:
         self.query_one("#said", Static).update(Content(sentence))
@@ -91,14 +92,24 @@ class ModelPicker(Dialog[str]):
         place = next((i for i, row in enumerate(rows) if row.id == wanted), 0)
         table.move_cursor(row=place)
 
-    def _cells(self, row: ShelfRow) -> list[Text]:
-        fit = self._fits.get(row.id)
-        fits = "…" if fit is None else fit.words
+    def _draw_fit(self, id: str) -> None:
+        table = self.query_one("#rows", DataTable)
+        if id in table.rows:
+            table.update_cell(id, _FIT, self._fit_cell(id))
+            if id == self._under_cursor():
+                self._say_fit()
+
+    def _fit_cell(self, id: str) -> Text:
+        fit = self._fits.get(id)
+        if fit is None:
+            return Text("…", style="dim")
         error = self.app.theme_variables.get("error", "red")
-        style = "dim" if fit is None or fit.fits is None else ("" if fit.fits else error)
+        return Text(fit.words, style="dim" if fit.fits is None else "" if fit.fits else error)
+
+    def _cells(self, row: ShelfRow) -> list[Text]:
         mark = "●" if row.id == self._present else ("✓" if row.here else "↓")
         rest = (size(row.size) if row.size else "", row.draft or "–", row.method or "auto")
-        return [Text(mark), Text(row.name), Text(fits, style=style), *(Text(cell) for cell in rest)]
+        return [Text(mark), Text(row.name), self._fit_cell(row.id), *(Text(cell) for cell in rest)]
 
     def _under_cursor(self) -> str | None:
         table = self.query_one("#rows", DataTable)
@@ -107,7 +118,10 @@ class ModelPicker(Dialog[str]):
         return str(table.coordinate_to_cell_key(table.cursor_coordinate).row_key.value)
 
     def on_data_table_row_highlighted(self, _event: DataTable.RowHighlighted) -> None:
-        """What is too long for its column is said in full."""
+        """Say what is too long for its column."""
+        self._say_fit()
+
+    def _say_fit(self) -> None:
         fit = self._fits.get(self._under_cursor() or "")
         self._say(fit.words if fit is not None and len(fit.words) > _FIT_WIDTH else "")
 

@@ -67,7 +67,7 @@ class Answer(LineView):
         """Add text; `tokens` is how many this answer has so far, reasoning included, where known."""
         record = self.record
         for span in spans:
-            record.spans.append(span)
+            _keep(record.spans, span)
             if span.channel == "reasoning":
                 self._think(span.text, tokens)
                 continue
@@ -222,3 +222,12 @@ class Answer(LineView):
         if offset is not None and offset.y == 0 and self._thought_lines(self.content_size.width):
             event.stop()
             self.show_thoughts(not self._thoughts_open)
+
+
+def _keep(spans: list[Span], span: Span) -> None:
+    """Add a piece to those that are kept; it goes on with the last one if both have the same origin."""
+    last = spans[-1] if spans else None
+    if last is not None and (last.channel, last.origin) == (span.channel, span.origin):
+        spans[-1] = Span(span.channel, last.text + span.text, span.origin)
+    else:
+        spans.append(span)

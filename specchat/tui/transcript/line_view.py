@@ -16,21 +16,17 @@ from textual.widget import Widget
 
 from specchat.tui.transcript.line import Line, unwrapped
 
-STYLES = {
-    "strong", "em", "struck", "code", "link", "address", "mark", "rule", "quiet", "warning",
-    "heading-1", "heading-2", "heading-3", "table-header",
-    "code-block", "code-language", "code-comment", "code-keyword", "code-string", "code-number", "code-name",
-    "accepted", "corrected", "bonus", "plain", "cursor-mark",
-}  # fmt: skip
+_MOST_DRAWN = 256
+"""Rows whose drawing is kept: some screens full. All rows of long answers would be much for the garbage collector."""
 
 
 class LineView(Widget):
     """A widget of rows. A subclass says what they are in `lay_out` and calls `changed` when they are others.
 
-    Selecting with the mouse works, and what is copied has its long lines in one piece.
+    Styles are named by component classes (`.strong`), which belong to the list of messages around it: one set for all
+    messages. Selecting with the mouse works, and what is copied has its long lines in one piece.
     """
 
-    COMPONENT_CLASSES = STYLES
     DEFAULT_CSS = Path(__file__).with_name("line_view.tcss").read_text(encoding="utf-8")
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
@@ -73,7 +69,7 @@ class LineView(Widget):
         rows = self.rows()
         if not 0 <= y < len(rows):
             return Strip.blank(self.content_size.width, self.visual_style.rich_style)
-        if self._drawn_for != self.content_size.width:
+        if self._drawn_for != self.content_size.width or len(self._margined) > _MOST_DRAWN:
             self._strips, self._margined, self._drawn_for = {}, {}, self.content_size.width
         line, selection = rows[y], self.text_selection
         if selection is not None:
@@ -111,14 +107,14 @@ class LineView(Widget):
         base = self.visual_style.rich_style
         mark = Segment(" ", base)
         if self.has_class("-at-cursor"):
-            mark = Segment("▌", self.get_visual_style("cursor-mark").rich_style)
+            mark = Segment("▌", (self.visual_style + self._get_style(".cursor-mark")).rich_style)
         strip = Strip([mark, Segment(" " * (gutter.left - 1), base), *row, Segment(" " * gutter.right, base)])
         self._margined[y] = (row, strip)
         return strip
 
     def _strip(self, line: Line, y: int, selection: Selection | None) -> Strip:
         base = self.visual_style
-        filled = base + self.get_visual_style(line.fill, partial=True) if line.fill else base
+        filled = base + self._get_style(f".{line.fill}") if line.fill else base
         prefix, content = line.prefix, line.content
         if selection is not None and (span := selection.get_span(y)) is not None:
             prefix, content = self._selected(line, *span)
@@ -155,10 +151,15 @@ class LineView(Widget):
         """Draw what is selected."""
         self.refresh()
 
-    def notify_style_update(self) -> None:
-        """Draw with another theme."""
+    def forget_drawn(self) -> None:
+        """Draw every row anew: styles have changed."""
         self._strips.clear()
         self._margined.clear()
+        self.refresh()
+
+    def notify_style_update(self) -> None:
+        """Draw in other styles."""
+        self.forget_drawn()
         super().notify_style_update()
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from bisect import bisect
 from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import ClassVar
 
@@ -18,6 +20,15 @@ from specchat.tui.transcript.window import MOST, STEP, Window
 
 Shown = UserMessage | Answer
 
+STYLES = {
+    "strong", "em", "struck", "code", "link", "address", "mark", "rule", "quiet", "warning",
+    "heading-1", "heading-2", "heading-3", "table-header",
+    "code-block", "code-language", "code-comment", "code-keyword", "code-string", "code-number", "code-name",
+    "accepted", "corrected", "bonus", "plain", "cursor-mark", "prompt-sign",
+}  # fmt: skip
+"""Component classes of what messages say. They are the list's: Textual computes them anew for every widget that has
+them, which would take longer than laying a message out."""
+
 
 class More(Static):
     """Says how many messages are not shown; a click shows some of them."""
@@ -30,6 +41,7 @@ class More(Static):
 class MessageList(VerticalScroll):
     """Messages of one conversation. Only some around those in sight are widgets, so its length costs nothing."""
 
+    COMPONENT_CLASSES: ClassVar[set[str]] = STYLES
     DEFAULT_CSS: ClassVar[str] = Path(__file__).with_name("message_list.tcss").read_text(encoding="utf-8")
 
     def __init__(self, *, id: str | None = None, clock: Callable[[], float] = time.monotonic) -> None:
@@ -102,8 +114,8 @@ class MessageList(VerticalScroll):
         widget = self._made(len(self._records) - 1)
         self.mount(widget, before=self._later)
         self._follow()
-        if self._window.last - self._window.first > MOST:
-            self._cut_start(self._window.last - (MOST - STEP))
+        if self._window.last - self._window.first > self._most:
+            self._cut_start(self._window.last - (self._most - STEP))
         return widget
 
     def _made(self, index: int) -> Shown:
@@ -113,6 +125,12 @@ class MessageList(VerticalScroll):
         self._widgets[index] = widget
         return widget
 
+    def notify_style_update(self) -> None:
+        """Draw the messages in other styles."""
+        super().notify_style_update()
+        for widget in self._widgets.values():
+            widget.forget_drawn()
+
     def dress(self, index: int, widget: Shown) -> None:
         """Called for every widget that is made."""
 
@@ -121,9 +139,10 @@ class MessageList(VerticalScroll):
         for index in [index for index in self._widgets if not self._kept(index)]:
             self._widgets.pop(index).remove()
         missing = [index for index in range(self._window.first, self._window.last) if index not in self._widgets]
-        for index in missing:
-            after = min((other for other in self._widgets if other > index), default=None)
-            self.mount(self._made(index), before=self._later if after is None else self._widgets[after])
+        present = sorted(self._widgets)
+        for place, run in groupby(missing, lambda index: bisect(present, index)):
+            before = self._later if place == len(present) else self._widgets[present[place]]
+            self.mount(*[self._made(index) for index in run], before=before)
         self._tell_more()
 
     def _kept(self, index: int) -> bool:
@@ -145,18 +164,23 @@ class MessageList(VerticalScroll):
             more.set_class(count == 0, "-hidden")
             more.update(words.format(count))
 
+    @property
+    def _most(self) -> int:
+        """Messages that are widgets at most; enough to fill the highest screen twice."""
+        return max(MOST, self.container_size.height)
+
     def _extend_start(self) -> None:
         """Show earlier messages; those at the other end go, but an answer that is being written stays."""
         if not self._moving and self._window.first:
             first = max(0, self._window.first - STEP)
-            last = self._window.last if self._is_writing else min(self._window.last, first + MOST)
+            last = self._window.last if self._is_writing else min(self._window.last, first + self._most)
             self._move_window(first, last)
 
     def _extend_end(self) -> None:
         """Show later messages; those at the other end go."""
         if not self._moving and self._window.later:
             last = min(self._window.total, self._window.last + STEP)
-            self._move_window(max(self._window.first, last - MOST), last)
+            self._move_window(max(self._window.first, last - self._most), last)
 
     def _move_window(self, first: int, last: int) -> None:
         """Show other messages, and keep one that is in sight where it is on the screen."""
@@ -172,6 +196,7 @@ class MessageList(VerticalScroll):
             if in_sight is not None:
                 self.scroll_to(y=in_sight.virtual_region.y - above, animate=False)
             self._moving = False
+            self.on_resize()
 
         self.call_after_refresh(settle)
 
@@ -195,6 +220,8 @@ class MessageList(VerticalScroll):
         elif not longer and self.is_anchored:
             self.anchor(False)
             self.scroll_home(animate=False)
+        if not longer:
+            self._extend_start()
 
     def watch_virtual_size(self) -> None:
         """The conversation has become longer or shorter."""

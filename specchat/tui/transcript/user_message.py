@@ -21,7 +21,6 @@ LONGEST = 30
 class UserMessage(LineView):
     """The user's own words, as they were typed: no Markdown, no markup."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {"prompt-sign", "said"}
     DEFAULT_CSS: ClassVar[str] = Path(__file__).with_name("user_message.tcss").read_text(encoding="utf-8")
 
     def __init__(self, record: UserRecord) -> None:
@@ -29,7 +28,7 @@ class UserMessage(LineView):
         self.record = record
         self._whole = False
         self._text = GrowingLines(Content("  "))
-        self._text.append(shown(record.text), ".said")
+        self._text.append(shown(record.text))
 
     def copy_text(self) -> str:
         """The message without control characters."""

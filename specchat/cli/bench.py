@@ -1,0 +1,267 @@
+"""`specchat bench`: what drafting brings on this machine, by method, depth, temperature and kind of prompt."""
+
+from __future__ import annotations
+
+import io
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from specchat.bench.contest import FULL, METHODS, QUICK, Contest, Extent, arms_of, contest, oracles
+from specchat.bench.entrants import PLAIN, Model
+from specchat.bench.plot import FORMATS, missing_for_plots, plot
+from specchat.bench.prompts import BENCH_CLASSES
+from specchat.bench.summary import Row, Spread, Summary, as_data, summarise
+from specchat.chat.text import visible
+from specchat.cli.diagnostics import Diagnostics
+from specchat.cli.environment import Environment
+from specchat.cli.exit_codes import ExitCode, UsageError
+from specchat.cli.output import Stdout, as_json
+from specchat.drafters.method import Method
+
+_REDRAW_S = 0.2
+_SAID_EVERY_S = 20.0
+"""Where stderr is no terminal a line now and then says that it goes on."""
+_LEAST_WIDTH, _UNKNOWN_WIDTH, _NARROW = 30, 80, 76
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What the user chose; empty and None stand for the extent's own."""
+
+    methods: tuple[Method, ...] = ()
+    depths: tuple[int, ...] = ()
+    temperatures: tuple[float, ...] = ()
+    kinds: tuple[str, ...] = ()
+    tokens: int | None = None
+    rounds: int | None = None
+    quick: bool = False
+    full: bool = False
+    peer: bool = False
+    synthetic_alpha: float | None = None
+    json_file: Path | None = None
+    plot_file: Path | None = None
+
+
+def bench_model(environment: Environment, model: Model, choices: Choices) -> ExitCode:
+    """Measure and print. Raises UsageError for choices that can't be met, and what `exit_code_of` knows."""
+    extent = _extent(choices)
+    _check_files(choices)
+    diagnostics = Diagnostics(environment)
+    peers = None
+    if choices.peer:
+        from specchat.bench.peers import installed
+        from specchat.bench.peers import peers as peers_of
+
+        if installed():
+            peers = peers_of(full=choices.full)
+        else:
+            diagnostics.note('no peer is installed. Get one with: pip install "xllamacpp>=2026.10,<2027"')
+    if choices.synthetic_alpha is not None:
+        arms = oracles(choices.synthetic_alpha, choices.depths)
+    else:
+        arms = arms_of(choices.methods or METHODS, choices.depths, full=choices.full)
+    told = _Told(environment, diagnostics)
+    try:
+        found = contest(model, extent, arms, told, peers)
+    finally:
+        diagnostics.end_progress()
+    return _report(environment, diagnostics, found, choices)
+
+
+def _extent(choices: Choices) -> Extent:
+    if choices.quick and choices.full:
+        raise UsageError("--quick and --full contradict each other: use one of the two.")
+    if choices.synthetic_alpha is not None and (choices.methods or not 0 <= choices.synthetic_alpha <= 1):
+        raise UsageError("--synthetic-alpha takes a rate from 0 to 1, and stands in for --method.")
+    unknown = next((kind for kind in choices.kinds if kind not in BENCH_CLASSES), None)
+    if unknown is not None:
+        raise UsageError(f"There is no class of prompts {unknown!r}; there are: {', '.join(BENCH_CLASSES)}.")
+    for name, values, low, high in (
+        ("draft-tokens", choices.depths, 1, 64),
+        ("temperature", choices.temperatures, 0, 100),
+        ("max-tokens", () if choices.tokens is None else (choices.tokens,), 4, 1024),
+        ("rounds", () if choices.rounds is None else (choices.rounds,), 1, 1000),
+    ):
+        wrong = next((value for value in values if not low <= value <= high), None)
+        if wrong is not None:
+            raise UsageError(f"--{name} is {wrong:g}, but it must lie between {low:,} and {high:,}.")
+    extent = QUICK if choices.quick else FULL if choices.full else Extent()
+    chosen = {
+        "kinds": tuple(dict.fromkeys(choices.kinds)),
+        "temperatures": tuple(dict.fromkeys(choices.temperatures)),
+        "tokens": choices.tokens,
+        "rounds": choices.rounds,
+    }
+    return replace(extent, **{name: value for name, value in chosen.items() if value})  # type: ignore[arg-type]
+
+
+def _check_files(choices: Choices) -> None:
+    """Refuse what can't be written before minutes are spent on it."""
+    if choices.plot_file is not None:
+        if choices.plot_file.suffix.lower() not in FORMATS:
+            raise UsageError(f"--plot writes {' or '.join(FORMATS)} files, which {choices.plot_file.name!r} is not.")
+        missing = missing_for_plots()
+        if missing is not None:
+            raise UsageError(missing)
+    for name, path in (("json", choices.json_file), ("plot", choices.plot_file)):
+        if path is None or str(path) == "-":
+            continue
+        folder = path.parent
+        if path.is_dir() or not folder.is_dir() or not os.access(path if path.exists() else folder, os.W_OK):
+            raise UsageError(f"--{name}: {path} can't be written. Name a file in a directory of yours.")
+
+
+class _Told:
+    """Live progress: a line that changes on a terminal, a line now and then elsewhere."""
+
+    def __init__(self, environment: Environment, diagnostics: Diagnostics) -> None:
+        self._live = environment.colour
+        self._diagnostics = diagnostics
+        self._said = time.monotonic() - _SAID_EVERY_S
+
+    def __call__(self, what: str) -> None:
+        every = _REDRAW_S if self._live else _SAID_EVERY_S
+        if time.monotonic() - self._said < every:
+            return
+        self._said = time.monotonic()
+        (self._diagnostics.progress if self._live else self._diagnostics.note)(what)
+
+
+def _report(environment: Environment, diagnostics: Diagnostics, found: Contest, choices: Choices) -> ExitCode:
+    summary, stdout = summarise(found), Stdout(environment)
+    data = as_json(as_data(found, summary)) + "\n"
+    if str(choices.json_file) == "-":
+        stdout.write(data)
+    else:
+        stdout.write(page(environment, found, summary))
+    try:
+        if choices.json_file is not None and str(choices.json_file) != "-":
+            choices.json_file.write_text(data, encoding="utf-8")
+        if choices.plot_file is not None:
+            plot(found, summary, choices.plot_file)
+    except OSError as error:
+        raise UsageError(f"{error.filename} could not be written ({error.strerror}).") from None
+    for note in found.notes:
+        diagnostics.note(note)
+    return ExitCode.INTERRUPTED if found.interrupted else ExitCode.OK
+
+
+def page(environment: Environment, found: Contest, summary: Summary) -> str:
+    """The tables for people, as wide as the terminal; colour on a terminal only."""
+    variables, text, width = environment.variables, io.StringIO(), _width(environment)
+    coloured = environment.stdout_is_terminal and not variables.get("NO_COLOR") and variables.get("TERM") != "dumb"
+    console = Console(
+        file=text,
+        width=width,
+        force_terminal=coloured,
+        color_system="standard" if coloured else None,
+        legacy_windows=False,
+        highlight=False,
+        markup=False,
+    )
+    console.print(_head(found))
+    console.print(_overall(summary.overall, narrow=width < _NARROW))
+    for temperature in dict.fromkeys(row.temperature for row in summary.by_kind):
+        console.print(f"\nspeed-up by class, T = {temperature:g}")
+        console.print(_by_kind(found, summary, temperature, width))
+    console.print()
+    for gone in found.missing:
+        console.print(f"{gone.label}: not here: {visible(gone.reason)}")
+    # Cells of tables are filled up with spaces, which nobody wants at the end of a line.
+    return "".join(f"{line.rstrip()}\n" for line in text.getvalue().splitlines())
+
+
+def _head(found: Contest) -> str:
+    extent = found.extent
+    rounds = f"{extent.rounds} round{'s' if extent.rounds > 1 else ''} in turns"
+    cut = "" if found.complete else " (cut short by the time allowed; --full has no limit)"
+    if found.interrupted:
+        cut = " (interrupted)"
+    passes = ""
+    if found.passes is not None:
+        one = found.passes.seconds[1][0]
+        shown = ", ".join(f"{n}: {t[0] / one:.2f}" for n, t in sorted(found.passes.seconds.items()) if n > 1)
+        passes = f"\nA pass over 1 token takes {one * 1000:.3g} ms; over n tokens, times as much: {shown}."
+    return f"{visible(found.model)}, up to {extent.tokens} tokens an answer, {rounds}{cut}.{passes}\n"
+
+
+def _overall(rows: Sequence[Row], *, narrow: bool) -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("method", overflow="fold")
+    names = (
+        ["T", "α", "tok/s", "speed-up"]
+        if narrow
+        else ["T", "α", "τ", "tok/s", "speed-up", "range", "predicted", "ceiling"]
+    )
+    for name in names:
+        table.add_column(name, justify="right")
+    for row in rows:
+        cells = {
+            "T": f"{row.temperature:g}",
+            "α": _number(row.alpha),
+            "τ": _number(row.tokens_per_step),
+            "tok/s": _number(_median(row.tok_s), 1),
+            "speed-up": _number(_median(row.speedup)),
+            "range": _range(row.speedup),
+            "predicted": _number(row.predicted),
+            "ceiling": "∞" if row.alpha == 1 else _number(row.ceiling),
+        }
+        table.add_row(row.label, *(cells[name] for name in names), style=_style(row))
+    return table
+
+
+def _by_kind(found: Contest, summary: Summary, temperature: float, width: int) -> Table:
+    """Methods by classes; where they don't fit side by side, a line a method and class."""
+    kinds = list(dict.fromkeys(sample.kind for sample in found.samples))
+    labels = [label for label in found.labels if label != PLAIN.label]
+    table = Table(box=None, pad_edge=False)
+    table.add_column("method", overflow="fold")
+    found_rows = {(label, kind): summary.row(label, temperature, kind) for label in labels for kind in kinds}
+    shown = {key: _number(_median(row.speedup) if row else None) for key, row in found_rows.items()}
+    if width >= max(map(len, labels), default=6) + sum(max(4, len(kind)) + 2 for kind in kinds):
+        for kind in kinds:
+            table.add_column(kind, justify="right")
+        for label in labels:
+            table.add_row(label, *(shown[label, kind] for kind in kinds))
+        return table
+    table.add_column("class", overflow="fold")
+    table.add_column("speed-up", justify="right")
+    for label in labels:
+        for kind in kinds:
+            table.add_row(label, kind, shown[label, kind])
+    return table
+
+
+def _style(row: Row) -> str | None:
+    if row.speedup is None:
+        return "dim"
+    return "green" if row.speedup.median >= 1.03 else None
+
+
+def _median(spread: Spread | None) -> float | None:
+    return None if spread is None else spread.median
+
+
+def _number(value: float | None, digits: int = 2) -> str:
+    return "–" if value is None else f"{value:.{digits}f}"
+
+
+def _range(spread: Spread | None) -> str:
+    return "–" if spread is None else f"{spread.low:.2f}..{spread.high:.2f}"
+
+
+def _width(environment: Environment) -> int:
+    """Columns of the terminal behind stdout; 80 where there is none."""
+    columns = environment.variables.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns) > 0:
+        return max(_LEAST_WIDTH, int(columns))
+    try:
+        return max(_LEAST_WIDTH, os.get_terminal_size(environment.stdout.fileno()).columns or _UNKNOWN_WIDTH)
+    except (OSError, ValueError, AttributeError):
+        return _UNKNOWN_WIDTH
