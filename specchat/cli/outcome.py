@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import traceback
 from collections.abc import Callable
 
+from specchat.chat.fault import fault_sentence
 from specchat.cli.diagnostics import Diagnostics
 from specchat.cli.environment import Environment
 from specchat.cli.exit_codes import ExitCode, exit_code_of
@@ -23,23 +23,8 @@ def outcome(command: Callable[[], ExitCode], environment: Environment) -> ExitCo
         return ExitCode.INTERRUPTED
     except Exception as error:
         code = exit_code_of(error)
-        Diagnostics(environment).error(str(error) if code is not None else _fault(error))
+        Diagnostics(environment).error(str(error) if code is not None else fault_sentence(error))
         return code or ExitCode.ENGINE
-
-
-def _fault(error: Exception) -> str:
-    """A sentence for a fault of the program; the traceback, which holds no text of the user, goes to a file."""
-    from specchat.llama.library import NativeLog
-
-    sentence = f"this is a fault in specchat ({type(error).__name__})."
-    path = NativeLog.path().with_name("fault.log")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        frames = traceback.format_tb(error.__traceback__)
-        path.write_text(f"{type(error).__name__}\n{''.join(frames)}", encoding="utf-8")
-    except OSError:
-        return sentence
-    return f"{sentence} What led to it is in {path}."
 
 
 def _discard_output() -> None:
