@@ -157,7 +157,7 @@ class ScriptedShelf:
 
     def rows(self) -> Sequence[ShelfRow]:
         return (
-            ShelfRow("demo", "SmolLM2 135M Instruct", 98_362_432, True, "4 layers left out", "auto"),
+            ShelfRow("demo", "SmolLM2 135M Instruct", 98_362_432, True, "own layers", "auto"),
             ShelfRow("qwen3-8b", "Qwen3 8B Q4_K_M", 5_030_000_000, False, "Qwen3 0.6B", "draft"),
             ShelfRow("huge", "Huge 70B Q8_0", 74_000_000_000, False),
         )

@@ -43,7 +43,7 @@ async def test_models_are_listed_with_size_draft_and_fit(tmp_path: Path) -> None
         for words in (
             "●  SmolLM2 135M Instruct",
             "98.4 MB",
-            "4 layers left out",
+            "own layers",
             "fits 4k",
             "↓  Qwen3 8B",
             "Qwen3 0.6B",
