@@ -233,6 +233,7 @@ async def test_settings_reach_the_next_question(tmp_path: Path) -> None:
             await running.submit(command)
         await running.submit("/set temperature hot")
         assert "temperature is 'hot'" in running.toasts[-1]
+        assert running.app.prompt.text == "/set temperature hot", "to be put right"
         await running.submit("Hello")
         ask = running.worker.asks()[-1]
         assert (dict(ask.sampling), ask.max_tokens, ask.thinking) == ({"temperature": 0.2}, 99, False)
