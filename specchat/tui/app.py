@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Awaitable
 from typing import ClassVar, Final
 
 from textual import events, on, work
-from textual.app import App, ComposeResult
+from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 from textual.screen import Screen
@@ -20,6 +21,7 @@ from specchat.tui.actions import ACTIONS, BY_ID, Action, Situation
 from specchat.tui.commands import Command, Prompt, Unknown, read
 from specchat.tui.completion import Completion
 from specchat.tui.engine_state import Phase
+from specchat.tui.faults import TellsFaults
 from specchat.tui.footer import Footer
 from specchat.tui.header import Header
 from specchat.tui.hearing import Hearing
@@ -42,7 +44,7 @@ PANEL_FROM: Final = 100
 """Columns from which there is room for the panel beside the text."""
 
 
-class ChatApp(App[int], inherit_bindings=False):
+class ChatApp(TellsFaults, inherit_bindings=False):
     """The chat over a worker, a store of conversations and a shelf of models."""
 
     CSS_PATH = "app.tcss"
@@ -106,6 +108,9 @@ class ChatApp(App[int], inherit_bindings=False):
             self.say(note, "warning")
         self._hear()
         await self.talk.worker.start()
+        # What is there from the start stays: looking through all of it again would cost a tenth of a second each time.
+        gc.collect()
+        gc.freeze()
         if self.options.load is not None:
             self.talk.open_model(self.options.load)
         self.changed()
@@ -177,13 +182,16 @@ class ChatApp(App[int], inherit_bindings=False):
         """Do an action of the registry."""
         await self.perform(BY_ID[id], argument)
 
-    async def perform(self, action: Action, argument: str) -> None:
-        """Do an action; what goes wrong is said, never thrown."""
+    async def perform(self, action: Action, argument: str) -> bool:
+        """Do an action; what goes wrong is said, never thrown. Returns whether it went well."""
         try:
             await action.load()(self, argument)
         except (StoreError, ValueError, LookupError) as error:
             self.say(str(error), "error")
-        self.changed()
+            return False
+        finally:
+            self.changed()
+        return True
 
     @on(PromptArea.Submitted)
     async def submitted(self, event: PromptArea.Submitted) -> None:
@@ -194,7 +202,8 @@ class ChatApp(App[int], inherit_bindings=False):
             case Command(action, argument) if action.slash_when(self.situation()):
                 # First, since the action may put something else there.
                 self.prompt.clear_prompt()
-                await self.perform(action, argument)
+                if not await self.perform(action, argument):
+                    self.prompt.set_text(event.text)
             case Command(action, _):
                 self.say(f"/{action.slash[0]} makes no sense just now: {action.description}", "warning")
             case Unknown(_, sentence):

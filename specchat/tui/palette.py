@@ -47,5 +47,5 @@ class ActionCommands(Provider):
         keys = keys_shown(action.id, self._chat.keys)
         return Content.assemble(action.name, (f"  {keys}" if keys else "", "$foreground-muted"))
 
-    def _doing(self, action: Action) -> partial[Coroutine[object, object, None]]:
+    def _doing(self, action: Action) -> partial[Coroutine[object, object, bool]]:
         return partial(self._chat.perform, action, "")

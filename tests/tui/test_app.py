@@ -533,3 +533,19 @@ def test_keys_that_cannot_be_meant_are_a_sentence_and_no_chat(tmp_path: Path, mo
     complaints = io.StringIO()
     assert run_chat(ChatOptions(keys={"retri": "f10"}), complaints=complaints) == 2
     assert "Did you mean retry?" in complaints.getvalue()
+
+
+async def test_a_fault_ends_the_chat_with_a_sentence_and_shows_no_values(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    async with chat(tmp_path) as running:
+        try:
+            secret = "the conversation"
+            raise ZeroDivisionError(secret)
+        except ZeroDivisionError:
+            running.app._fatal_error()
+        told = str(running.app._exit_renderables[-1])
+    assert told.startswith("specchat: this is a fault in specchat (ZeroDivisionError). What led to it is in ")
+    assert "the conversation" not in told
+    assert "the conversation" not in (tmp_path / "specchat" / "log" / "fault.log").read_text()

@@ -19,7 +19,7 @@ from specchat.tui.shelf import Download, DownloadProgress, DownloadState, Fit, S
 from specchat.tui.wording import size
 
 _FIT: Final = "on this machine"
-_COLUMNS: Final = (("", 1), ("model", 28), (_FIT, 26), ("size", 9), ("draft", 18), ("method", 11))
+_COLUMNS: Final = (("", 1), ("model", 33), (_FIT, 26), ("size", 9), ("draft", 13), ("method", 11))
 """The most needed first: a narrow terminal shows as many as there is room for."""
 _NARROW_COLUMNS: Final = (("", 1), ("model", 16), (_FIT, 14), ("size", 9), ("draft", 12), ("method", 10))
 _FIT_WIDTH: Final = 26
