@@ -21,19 +21,20 @@ class Passes:
     """Seconds of a pass with the distributions of all its rows, by the number of rows: median, least and most."""
 
     seconds: dict[int, tuple[float, float, float]]
+    ratios: dict[int, float]
+    """T(n) / T(1), each against passes over one token right beside: a machine that changes its speed cancels out."""
     context: int
     """Tokens before it."""
 
     def ratio(self, n: int) -> float:
         """T(n) / T(1); on the line between, or beyond, the two nearest sizes where n was not measured."""
-        sizes = sorted(self.seconds)
-        one = self.seconds[sizes[0]][0]
-        if n in self.seconds or len(sizes) == 1:
-            return self.seconds.get(n, self.seconds[sizes[0]])[0] / one
+        sizes = sorted(self.ratios)
+        if n in self.ratios or len(sizes) == 1:
+            return self.ratios.get(n, 1.0)
         right = min(max(1, bisect_left(sizes, n)), len(sizes) - 1)
         low, high = sizes[right - 1], sizes[right]
-        below, above = self.seconds[low][0], self.seconds[high][0]
-        return (below + (above - below) * (n - low) / (high - low)) / one
+        below, above = self.ratios[low], self.ratios[high]
+        return below + (above - below) * (n - low) / (high - low)
 
 
 def measure_passes(
@@ -44,26 +45,34 @@ def measure_passes(
     told: Callable[[str], None] = lambda _: None,
     sampling: SamplingParams | None = None,
 ) -> Passes:
-    """Time passes of `sizes` rows (1 among them) after `prompt`, size by size, `cycles` times over.
-
-    Between the sizes the machine may change its speed: taking turns spreads that evenly. Raises ValueError without 1.
-    """
-    if 1 not in sizes:
-        raise ValueError("A pass over one token is what the others are compared with: 1 must be among the sizes.")
+    """Time passes of `sizes` rows after `prompt`, each size beside passes of one row, `cycles` times over."""
     sampling = sampling or SamplingParams(0.0)
     context.clear()
     context.prefill(list(prompt))
     tokens = [prompt[i % len(prompt)] for i in range(max(sizes))]
-    times: dict[int, list[float]] = {n: [] for n in sorted(set(sizes))}
+
+    def block(n: int) -> list[float]:
+        found = list[float]()
+        for _ in range(_STEADY + 1):
+            started = time.perf_counter()
+            for row in context.decode(tokens[:n]):
+                warp(row, prompt, sampling)
+            found.append(time.perf_counter() - started)
+            context.truncate(len(prompt))
+        return found[1:]
+
+    times: dict[int, list[float]] = {n: [] for n in sorted({1, *sizes})}
+    ratios: dict[int, list[float]] = {n: [] for n in times}
     for cycle in range(cycles):
         told(f"passes over 1 to {max(sizes)} tokens, {cycle + 1} of {cycles}")
-        for n, measured in times.items():
-            for repeat in range(_STEADY + 1):
-                started = time.perf_counter()
-                for row in context.decode(tokens[:n]):
-                    warp(row, prompt, sampling)
-                ended = time.perf_counter()
-                context.truncate(len(prompt))
-                if repeat:
-                    measured.append(ended - started)
-    return Passes({n: (statistics.median(t), min(t), max(t)) for n, t in times.items()}, len(prompt))
+        for n in times:
+            one, several = block(1), block(n)
+            times[1] += one
+            if n > 1:
+                times[n] += several
+            ratios[n].append(statistics.median(several) / statistics.median(one) if n > 1 else 1.0)
+    return Passes(
+        {n: (statistics.median(t), min(t), max(t)) for n, t in times.items()},
+        {n: statistics.median(r) for n, r in ratios.items()},
+        len(prompt),
+    )

@@ -1,4 +1,6 @@
-"""llama.cpp's own C++ server, from the wheel `xllamacpp`, on the same files, prompts and threads.
+"""llama.cpp's own C++ server (the wheel `xllamacpp`) and llama-cpp-python's prompt lookup, on the same files.
+
+Prompts, threads and context are the same as ours too.
 
 Each peer lives in a process of its own: it brings another llama.cpp, and what it prints or dies of stays there.
 """
@@ -15,6 +17,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -30,6 +33,8 @@ from specchat.llama.threads import usable_threads
 
 _START_S, _ANSWER_S = 600.0, 1800.0
 _NGRAMS = ("ngram_simple", "ngram_mod", "ngram_cache")
+_LIBRARY = "library_lookup"
+"""llama-cpp-python's own, which is always installed."""
 _ALL_NGRAMS = (*_NGRAMS, "ngram_map_k", "ngram_map_k4v")
 
 
@@ -53,13 +58,15 @@ class PeerSetup:
         """Its name in tables."""
         if self.draft is not None:
             return f"peer {'sampled' if self.probabilistic else 'greedy'} n={self.depth}"
+        if self.kind == _LIBRARY:
+            return "llama-cpp-python"
         if self.kind != "none":
             return f"peer {self.kind.replace('_', '-')}"
         return f"peer plain{self.remark}"
 
 
 def installed() -> bool:
-    """Whether there is a peer to compare with."""
+    """Whether llama.cpp's server is here to compare with."""
     return find_spec("xllamacpp") is not None
 
 
@@ -75,6 +82,9 @@ def setups(
         flash = {"flash_attention": FlashAttention.AUTO if offloads else FlashAttention.OFF}
         return PeerSetup(target, threads, gpu_layers, **{**flash, **how})
 
+    library = setup(kind=_LIBRARY)
+    if not installed():
+        return [library]
     found = [setup()]
     if not offloads and full:
         found.append(setup(flash_attention=FlashAttention.AUTO, remark=", FA auto"))
@@ -84,7 +94,7 @@ def setups(
             for probabilistic in (False, True)
             for depth in ((1, 2, 3, 5, 7) if full else (3,))
         ]
-    return found + [setup(kind=kind) for kind in (_ALL_NGRAMS if full else _NGRAMS)]
+    return [*found, *(setup(kind=kind) for kind in (_ALL_NGRAMS if full else _NGRAMS)), library]
 
 
 def peers(*, full: bool) -> Callable[[Session, Path | None], list[tuple[str, Callable[[], Entrant]]]]:
@@ -176,14 +186,24 @@ def serve() -> None:
         try:
             chosen = json.loads(sys.stdin.readline())
             chosen["target"], draft = Path(chosen["target"]), chosen["draft"]
-            server = _server(PeerSetup(**chosen | {"draft": draft and Path(draft)}))
+            complete = _completer(PeerSetup(**chosen | {"draft": draft and Path(draft)}))
             reply({})
             for line in sys.stdin:
-                reply(asdict(_complete(server, **json.loads(line))))
+                reply(asdict(complete(**json.loads(line))))
         except Exception as error:
             reply({"error": f"{type(error).__name__}: {error}"})
         # Its threads and destructors have nothing left to do that anyone waits for.
         os._exit(0)
+
+
+def _completer(setup: PeerSetup) -> Callable[..., Figures]:
+    """What answers (ids, temperature, tokens)."""
+    if setup.kind != _LIBRARY:
+        return partial(_complete, _server(setup))
+    from specchat.llama.peer import LibraryLookup
+
+    library = LibraryLookup(setup.target, threads=setup.threads, gpu_layers=setup.gpu_layers, context=CONTEXT)
+    return lambda **request: Figures(*library.complete(**request))
 
 
 def _server(setup: PeerSetup) -> Any:

@@ -182,6 +182,7 @@ def as_data(found: Contest, summary: Summary) -> dict[str, Any]:
         if passes is None
         else {
             "context": passes.context,
+            "ratios": {str(n): ratio for n, ratio in passes.ratios.items()},
             "seconds": {
                 str(n): dict(zip(("median", "low", "high"), t, strict=True)) for n, t in passes.seconds.items()
             },

@@ -188,6 +188,52 @@ def audit_command(
     )
 
 
+@app.command("bench")
+def bench_command(
+    context: typer.Context,
+    model: Annotated[str | None, typer.Argument(help="Catalogue id or .gguf file [the default model].")] = None,
+    draft: Annotated[str | None, typer.Option("-d", "--draft", help="Draft model: id or path.")] = None,
+    method: Annotated[list[Method] | None, typer.Option("--method", help="Only this method (repeatable).")] = None,
+    draft_tokens: Annotated[
+        list[int] | None,
+        typer.Option("-k", "--draft-tokens", min=1, max=64, metavar="N", help="Tokens drafted a step (repeatable)."),
+    ] = None,
+    temperature: Annotated[list[float] | None, typer.Option(help="Repeatable [0 and 1].")] = None,
+    kind: Annotated[
+        list[str] | None, typer.Option("--class", metavar="NAME", help="Kind of prompt (repeatable).")
+    ] = None,
+    max_tokens: Annotated[
+        int | None, typer.Option("-n", "--max-tokens", min=1, metavar="N", help="An answer's.")
+    ] = None,
+    rounds: Annotated[int | None, typer.Option(min=1, help="Rounds, in which all take turns.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="A minute or so.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Everything: hours.")] = False,
+    peer: Annotated[bool, typer.Option("--peer", help="Other programs on the same files, where installed.")] = False,
+    synthetic_alpha: Annotated[
+        float | None, typer.Option(metavar="A", help="Draft with an oracle that is right so often.")
+    ] = None,
+    threads: Annotated[int | None, typer.Option(help="Compute threads [physical cores].")] = None,
+    gpu_layers: Annotated[int, typer.Option(help="Layers on the GPU; -1: all.")] = -1,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Write all figures; - is stdout.")
+    ] = None,
+    plot_file: Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Draw them: .png or .svg.")] = None,
+) -> None:
+    """Measure what every method gains here over plain decoding, by kind of prompt and temperature."""
+    from specchat.bench.entrants import Model
+    from specchat.cli.bench import Choices, bench_model
+    from specchat.cli.outcome import outcome
+
+    environment: Environment = context.obj
+    chosen = Choices(
+        methods=tuple(method or ()), depths=tuple(draft_tokens or ()), temperatures=tuple(temperature or ()),
+        kinds=tuple(kind or ()), tokens=max_tokens, rounds=rounds, quick=quick, full=full, peer=peer,
+        synthetic_alpha=synthetic_alpha, json_file=json_file, plot_file=plot_file,
+    )  # fmt: skip
+    entrant = Model(model, draft, threads, gpu_layers)
+    raise typer.Exit(outcome(lambda: bench_model(environment, entrant, chosen), environment))
+
+
 @app.command("config")
 def config(context: typer.Context) -> None:
     """Show where things lie and what is set."""

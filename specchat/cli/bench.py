@@ -58,10 +58,9 @@ def bench_model(environment: Environment, model: Model, choices: Choices) -> Exi
         from specchat.bench.peers import installed
         from specchat.bench.peers import peers as peers_of
 
-        if installed():
-            peers = peers_of(full=choices.full)
-        else:
-            diagnostics.note('no peer is installed. Get one with: pip install "xllamacpp>=2026.10,<2027"')
+        peers = peers_of(full=choices.full)
+        if not installed():
+            diagnostics.note('llama.cpp\'s server is not here. Get it with: pip install "xllamacpp>=2026.10,<2027"')
     if choices.synthetic_alpha is not None:
         arms = oracles(choices.synthetic_alpha, choices.depths)
     else:
@@ -186,7 +185,7 @@ def _head(found: Contest) -> str:
     passes = ""
     if found.passes is not None:
         one = found.passes.seconds[1][0]
-        shown = ", ".join(f"{n}: {t[0] / one:.2f}" for n, t in sorted(found.passes.seconds.items()) if n > 1)
+        shown = ", ".join(f"{n}: {ratio:.2f}" for n, ratio in sorted(found.passes.ratios.items()) if n > 1)
         passes = f"\nA pass over 1 token takes {one * 1000:.3g} ms; over n tokens, times as much: {shown}."
     return f"{visible(found.model)}, up to {extent.tokens} tokens an answer, {rounds}{cut}.{passes}\n"
 

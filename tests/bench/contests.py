@@ -8,7 +8,9 @@ from specchat.bench.passes import Passes
 from specchat.drafters.method import Method
 
 DRAFT, SUFFIX = Arm(Method.DRAFT, 3), Arm(Method.SUFFIX, 7)
-PASSES = Passes({1: (0.010, 0.009, 0.012), 4: (0.016, 0.015, 0.018), 8: (0.024, 0.020, 0.030)}, 40)
+PASSES = Passes(
+    {1: (0.010, 0.009, 0.012), 4: (0.016, 0.015, 0.018), 8: (0.024, 0.020, 0.030)}, {1: 1.0, 4: 1.6, 8: 2.4}, 40
+)
 """A pass over four tokens costs 1.6, one over eight 2.4 times one."""
 
 

@@ -92,7 +92,7 @@ def test_a_pass_that_was_not_measured_lies_on_the_line_between_its_neighbours() 
     assert PASSES.ratio(4) == pytest.approx(1.6)
     assert PASSES.ratio(6) == pytest.approx(2.0)
     assert PASSES.ratio(12) == pytest.approx(3.2)
-    assert Passes({1: (0.01, 0.01, 0.01)}, 0).ratio(5) == 1
+    assert Passes({1: (0.01, 0.01, 0.01)}, {1: 1.0}, 0).ratio(5) == 1
 
 
 def test_an_answer_of_one_token_has_no_rate_and_spoils_no_median() -> None:
