@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
 
 from specchat.bench.contest import FULL, METHODS, QUICK, Contest, Extent, arms_of, contest, oracles
@@ -22,12 +20,13 @@ from specchat.cli.diagnostics import Diagnostics
 from specchat.cli.environment import Environment
 from specchat.cli.exit_codes import ExitCode, UsageError
 from specchat.cli.output import Stdout, as_json
+from specchat.cli.page import Page
 from specchat.drafters.method import Method
 
 _REDRAW_S = 0.2
 _SAID_EVERY_S = 20.0
 """Where stderr is no terminal a line now and then says that it goes on."""
-_LEAST_WIDTH, _UNKNOWN_WIDTH, _NARROW = 30, 80, 76
+_NARROW = 76
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +137,7 @@ def _report(environment: Environment, diagnostics: Diagnostics, found: Contest, 
     if str(choices.json_file) == "-":
         stdout.write(data)
     else:
-        stdout.write(page(environment, found, summary))
+        stdout.write(laid_out(environment, found, summary))
     try:
         if choices.json_file is not None and str(choices.json_file) != "-":
             choices.json_file.write_text(data, encoding="utf-8")
@@ -151,29 +150,18 @@ def _report(environment: Environment, diagnostics: Diagnostics, found: Contest, 
     return ExitCode.INTERRUPTED if found.interrupted else ExitCode.OK
 
 
-def page(environment: Environment, found: Contest, summary: Summary) -> str:
+def laid_out(environment: Environment, found: Contest, summary: Summary) -> str:
     """The tables for people, as wide as the terminal; colour on a terminal only."""
-    variables, text, width = environment.variables, io.StringIO(), _width(environment)
-    coloured = environment.stdout_is_terminal and not variables.get("NO_COLOR") and variables.get("TERM") != "dumb"
-    console = Console(
-        file=text,
-        width=width,
-        force_terminal=coloured,
-        color_system="standard" if coloured else None,
-        legacy_windows=False,
-        highlight=False,
-        markup=False,
-    )
-    console.print(_head(found))
-    console.print(_overall(summary.overall, narrow=width < _NARROW))
+    page = Page(environment)
+    page.print(_head(found))
+    page.print(_overall(summary.overall, narrow=page.width < _NARROW))
     for temperature in dict.fromkeys(row.temperature for row in summary.by_kind):
-        console.print(f"\nspeed-up by class, T = {temperature:g}")
-        console.print(_by_kind(found, summary, temperature, width))
-    console.print()
+        page.print(f"\nspeed-up by class, T = {temperature:g}")
+        page.print(_by_kind(found, summary, temperature, page.width))
+    page.print()
     for gone in found.missing:
-        console.print(f"{gone.label}: not here: {visible(gone.reason)}")
-    # Cells of tables are filled up with spaces, which nobody wants at the end of a line.
-    return "".join(f"{line.rstrip()}\n" for line in text.getvalue().splitlines())
+        page.print(f"{gone.label}: not here: {visible(gone.reason)}")
+    return page.text
 
 
 def _head(found: Contest) -> str:
@@ -253,14 +241,3 @@ def _number(value: float | None, digits: int = 2) -> str:
 
 def _range(spread: Spread | None) -> str:
     return "–" if spread is None else f"{spread.low:.2f}..{spread.high:.2f}"
-
-
-def _width(environment: Environment) -> int:
-    """Columns of the terminal behind stdout; 80 where there is none."""
-    columns = environment.variables.get("COLUMNS", "")
-    if columns.isdecimal() and int(columns) > 0:
-        return max(_LEAST_WIDTH, int(columns))
-    try:
-        return max(_LEAST_WIDTH, os.get_terminal_size(environment.stdout.fileno()).columns or _UNKNOWN_WIDTH)
-    except (OSError, ValueError, AttributeError):
-        return _UNKNOWN_WIDTH

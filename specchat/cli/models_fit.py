@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import io
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
-
-from rich.console import Console
 
 from specchat.catalogue.entries import Catalogue, Entry
 from specchat.catalogue.errors import ModelUnavailable
@@ -22,6 +18,7 @@ from specchat.cli.exit_codes import ExitCode, UsageError
 from specchat.cli.outcome import outcome
 from specchat.cli.output import Stdout
 from specchat.cli.output import as_json as json_text
+from specchat.cli.page import Page
 from specchat.drafters.layer_skip import draft_directory
 from specchat.drafters.method import Method
 from specchat.engine.settings import EngineSettings
@@ -34,9 +31,6 @@ from specchat.fit.verdict import Verdict
 from specchat.llama.context_params import KVType
 from specchat.llama.errors import LlamaError
 
-_UNKNOWN_WIDTH: Final = 80
-_LEAST_WIDTH: Final = 30
-"""On a narrower terminal its own line breaks are better than columns of single letters."""
 _TRIES: Final = 2
 _DEFAULTS: Final = {"--kv": "f16", "--draft-kv": "f16", "--gpu-layers": "-1"}
 _IDLE_CARD: Final = (
@@ -159,29 +153,6 @@ def _print(verdict: Verdict, asked: Mapping[str, str], environment: Environment,
     if as_json:
         stdout.write(json_text(as_data(verdict, asked)) + "\n")
         return
-    # Rich would look at the process's own streams; this one only lays out and colours.
-    variables, page = environment.variables, io.StringIO()
-    coloured = environment.stdout_is_terminal and not variables.get("NO_COLOR") and variables.get("TERM") != "dumb"
-    width = _width(environment)
-    console = Console(
-        file=page,
-        width=width,
-        force_terminal=coloured,
-        color_system="standard" if coloured else None,
-        legacy_windows=False,
-        highlight=False,
-    )
-    console.print(renderable(verdict, width, asked))
-    # Cells of tables are filled up with spaces, which nobody wants at the end of a line.
-    stdout.write("".join(f"{line.rstrip()}\n" for line in page.getvalue().splitlines()))
-
-
-def _width(environment: Environment) -> int:
-    """Columns of the terminal behind stdout; 80 where there is none."""
-    columns = environment.variables.get("COLUMNS", "")
-    if columns.isdecimal() and int(columns) > 0:
-        return max(_LEAST_WIDTH, int(columns))
-    try:
-        return max(_LEAST_WIDTH, os.get_terminal_size(environment.stdout.fileno()).columns or _UNKNOWN_WIDTH)
-    except (OSError, ValueError):
-        return _UNKNOWN_WIDTH
+    page = Page(environment)
+    page.print(renderable(verdict, page.width, asked))
+    stdout.write(page.text)

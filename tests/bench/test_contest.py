@@ -17,7 +17,7 @@ from specchat.bench.prompts import BENCH_CLASSES, PROMPTS
 from specchat.bench.summary import summarise
 from specchat.chat.message import Message, Role
 from specchat.chat.session import Session
-from specchat.cli.bench import Choices, bench_model, page
+from specchat.cli.bench import Choices, bench_model, laid_out
 from specchat.cli.environment import Environment
 from specchat.cli.exit_codes import ExitCode, UsageError
 from specchat.drafters.costs import costs_directory
@@ -112,7 +112,7 @@ def test_a_budget_ends_it_with_whole_cells_only(model: Model) -> None:
     found = contest(model, replace(TINY, rounds=500, budget_s=0.01), arms_of([Method.SUFFIX]))
     assert not found.complete
     assert order(found) == ["none", "suffix k=7"]
-    assert "cut short" in page(environment(io.BytesIO()), found, summarise(found))
+    assert "cut short" in laid_out(environment(io.BytesIO()), found, summarise(found))
 
 
 def test_an_interrupt_keeps_what_was_measured(model: Model) -> None:
@@ -123,7 +123,7 @@ def test_an_interrupt_keeps_what_was_measured(model: Model) -> None:
     found = contest(model, TINY, arms_of([Method.SUFFIX]), told)
     assert found.interrupted
     assert order(found) == ["none", "suffix k=7"]
-    assert "interrupted" in page(environment(io.BytesIO()), found, summarise(found))
+    assert "interrupted" in laid_out(environment(io.BytesIO()), found, summarise(found))
 
     def at_once(what: str) -> None:
         raise KeyboardInterrupt
@@ -265,7 +265,7 @@ def test_an_oracle_of_known_acceptance_takes_the_place_of_the_methods(model: Mod
 @pytest.mark.parametrize("width", ["30", "50", "80", "140"])
 def test_tables_keep_within_the_terminal(width: str) -> None:
     found = small_contest()
-    text = page(environment(io.BytesIO(), COLUMNS=width), found, summarise(found))
+    text = laid_out(environment(io.BytesIO(), COLUMNS=width), found, summarise(found))
     assert max(map(len, text.splitlines())) <= int(width)
     for said in ("1.32", "prose", "code"):
         assert said in text
@@ -275,8 +275,8 @@ def test_tables_keep_within_the_terminal(width: str) -> None:
 def test_no_color_is_heeded_and_a_terminal_has_some() -> None:
     found = small_contest()
     terminal = replace(environment(io.BytesIO()), stdout_is_terminal=True)
-    assert "\x1b[" in page(terminal, found, summarise(found))
-    assert "\x1b" not in page(replace(terminal, variables={"NO_COLOR": "1"}), found, summarise(found))
+    assert "\x1b[" in laid_out(terminal, found, summarise(found))
+    assert "\x1b" not in laid_out(replace(terminal, variables={"NO_COLOR": "1"}), found, summarise(found))
 
 
 @pytest.mark.parametrize(
