@@ -21,8 +21,8 @@ from specchat.speculation.step import Draft, Step
 _ASK_START_EVERY = 4
 """Steps between two looks at whether a drafter is worth starting."""
 _LONG_ANSWER = 64
-_TRY_AGAIN = 8
-"""Long answers without a drafter after which it is started once more: what was measured may have been a bad day."""
+_TRY_SHARE = 0.01
+"""Of the time without a drafter, what starting it once more may cost: what was measured may have been a bad day."""
 _LONGEST_PAUSE = 16
 _PATIENCE = 8
 """Offers declined in a row before a free drafter is asked less often."""
@@ -44,12 +44,25 @@ class _Free:
         self._declined = 0
         self._pause = 0
         self._wait = 0
+        self._behind: list[Step] = []
+
+    def begin(self, ids: Sequence[int], sampler: Sampler) -> None:
+        """Agree with `ids`."""
+        self._behind.clear()
+        self.drafter.begin(ids, sampler)
+
+    def follow(self, step: Step) -> None:
+        """Take note of a step. It is read when a draft is next asked for: many at once cost a third of one by one."""
+        self._behind.append(step)
 
     def offer(self, limit: int) -> Draft:
         """What it would draft; nothing while it pauses."""
         if self._wait:
             self._wait -= 1
             return Draft()
+        for step in self._behind:
+            self.drafter.commit(step)
+        self._behind.clear()
         return self.drafter.propose(limit)
 
     def judged(self, taken: bool) -> None:
@@ -115,7 +128,7 @@ class AutoDrafter:
         self._end_turn()
         self._ids, self._started, self.why = list(ids), [], {}
         for free in self._free.values():
-            free.drafter.begin(ids, sampler)
+            free.begin(ids, sampler)
         for name, drafter in self._models.items():
             if not isinstance(drafter, Reader):
                 self._start(name, drafter, 0)
@@ -124,10 +137,6 @@ class AutoDrafter:
         """Take note of the answer that is over."""
         if self._emitted:
             self._costs.start.record_answer(self._emitted)
-        if self._started:
-            self._costs.declined = 0
-        elif self._emitted >= _LONG_ANSWER:
-            self._costs.declined += 1
         self._emitted = 0
 
     def _start(self, name: str, drafter: Drafter, missing: int) -> None:
@@ -139,6 +148,7 @@ class AutoDrafter:
         self._costs.start.record_start(missing, elapsed)
         self._costs.arms.begun(name, missing, elapsed)
         self._started.append(name)
+        self._costs.declined_s = 0.0
 
     def _start_what_pays(self) -> None:
         for name, drafter in self._models.items():
@@ -146,7 +156,9 @@ class AutoDrafter:
                 continue
             missing = drafter.missing(self._ids)
             drafting, plain = self._costs.arms.expected_rates(name)
-            again = self._costs.declined >= _TRY_AGAIN and self._emitted >= _LONG_ANSWER
+            again = self._may_try_again(missing)
+            if again:
+                self._costs.arms.invite(name)
             if again or self._costs.start.worth_starting(
                 missing,
                 self._emitted,
@@ -155,6 +167,10 @@ class AutoDrafter:
                 limit=None if self._remaining is None else max(0, self._remaining - self._emitted),
             ):
                 self._start(name, drafter, missing)
+
+    def _may_try_again(self, missing: int) -> bool:
+        cost_s = self._costs.start.start_s(missing)
+        return cost_s is not None and cost_s <= _TRY_SHARE * self._costs.declined_s and self._emitted >= _LONG_ANSWER
 
     def propose(self, limit: int) -> Draft:
         """The draft of the best arm, of at most `limit` tokens; none where nothing pays, or nothing is asked for."""
@@ -179,7 +195,7 @@ class AutoDrafter:
         self._ids.extend(step.tokens)
         self._emitted += len(step.tokens)
         for free in self._free.values():
-            free.drafter.commit(step)
+            free.follow(step)
         for name in self._started:
             self._models[name].commit(step)
 
@@ -187,6 +203,8 @@ class AutoDrafter:
         """Learn what the step brought and took, in seconds."""
         choice, context = self._choice, len(self._ids) - len(step.tokens)
         self.why[choice.why] = self.why.get(choice.why, 0) + 1
+        if not self._started:
+            self._costs.declined_s += draft_s + verify_s
         self._costs.arms.record(choice, step.tested, step.accepted, draft_s, verify_s, context, drafted=len(draft))
 
     def close(self) -> None:

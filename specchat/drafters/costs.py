@@ -82,8 +82,8 @@ class Costs:
         self._opened = False
         self.arms = Arms(free, models, max_depth=max_depth)
         self.start = StartPolicy()
-        self.declined = 0
-        """Long answers in a row for which no drafter was worth starting."""
+        self.declined_s = 0.0
+        """Seconds of answers since a model-based drafter was last started."""
 
     def open(self) -> None:
         """Take over what earlier starts measured; only the first call does anything."""
@@ -92,11 +92,12 @@ class Costs:
             self._record.read(self._take)
 
     def _take(self, data: Mapping[str, Any]) -> None:
-        per_token, declined = data["start_s_per_token"], data["declined"]
-        if type(declined) is not int or not (per_token is None or isinstance(per_token, float)):
+        per_token, declined_s = data["start_s_per_token"], data["declined_s"]
+        numbers = [declined_s, *([] if per_token is None else [per_token])]
+        if not all(isinstance(number, float) and number >= 0 for number in numbers):
             raise ValueError("no number")
         arms = Arms.from_dict(data["arms"], self._free, self._models, max_depth=self._max_depth)
-        self.arms, self.start, self.declined = arms, StartPolicy(per_token), declined
+        self.arms, self.start, self.declined_s = arms, StartPolicy(per_token), declined_s
 
     def keep(self) -> None:
         """Write what is known."""
@@ -105,6 +106,6 @@ class Costs:
                 {
                     "arms": self.arms.to_dict(),
                     "start_s_per_token": self.start.start_s(1),
-                    "declined": self.declined,
+                    "declined_s": self.declined_s,
                 }
             )

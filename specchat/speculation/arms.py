@@ -236,6 +236,10 @@ class Arms:
         if tokens > 0 and not self._sync[name]:
             self._sync[name].append(seconds / tokens)
 
+    def invite(self, name: str) -> None:
+        """Let a drafter that is about to be started be tried soon, whatever was found out about it before."""
+        self._models[name].invite()
+
     def expected_rates(self, name: str) -> tuple[float, float]:
         """Tokens a second expected of a model-based drafter at its best measured depth, and of plain decoding.
 

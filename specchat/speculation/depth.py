@@ -240,6 +240,11 @@ class DepthController:
             return self._probe_when_off()
         return _Trial(best, _TRIAL, is_probe=False)
 
+    def invite(self) -> None:
+        """Probe soon, however often that was in vain."""
+        self._off.reset(self._steps)
+        self._next_look = 0
+
     def _probe_when_off(self) -> _Trial | None:
         used = self._main and self.value(self._main) >= self.rival_rate
         if used or self._steps < self._off.due:
