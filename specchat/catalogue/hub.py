@@ -195,6 +195,8 @@ class Hub:
 
     def pause(self, error: HubError, attempt: int) -> None:
         """Wait before the next attempt, as long as the server asks; raises `error` where that is no use."""
+        # A connection that was cut because the user stopped is nothing to complain of.
+        self.check_cancelled()
         wait_s = self.patience.pause_s(attempt) if error.wait_s is None else error.wait_s
         if attempt >= self.patience.tries or wait_s > self.patience.longest_wait_s:
             raise error

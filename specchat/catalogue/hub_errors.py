@@ -114,10 +114,21 @@ def explain(error: Exception, subject: Subject) -> HubError:
         return HubError(
             f"{subject.repo!r} is no name of a repository; it should look like user/name.", Problem.NO_REPOSITORY
         )
+    if isinstance(error, ImportError) or (isinstance(error, ValueError) and "scheme" in str(error)):
+        # httpx speaks to SOCKS proxies only with a further package, and to no other kinds.
+        return HubError(
+            f"The proxy that the environment names can't be used ({_one_line(error)}). Set HTTPS_PROXY to one that "
+            "speaks HTTP, or unset ALL_PROXY.",
+            Problem.UNREACHABLE,
+        )
     # A page of a proxy or login portal instead of the hub's JSON.
     if isinstance(error, ValueError | TypeError | KeyError) and subject.file is None:
         return not_a_hub(subject)
     raise error
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split()).rstrip(".")
 
 
 def not_a_hub(subject: Subject) -> HubError:

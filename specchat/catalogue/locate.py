@@ -69,6 +69,8 @@ def _described(source: HubFile | HubQuery) -> str:
 def _local(source: LocalFile) -> Path:
     for name in split_names(source.path.name):
         path = source.path.with_name(name)
+        if path.is_dir():
+            raise ModelUnavailable(f"{path} is a directory. Name a .gguf file inside it.")
         if not path.exists():
             raise ModelUnavailable(f"There is no file {path}.{_hub_hint(path)}")
     return source.path

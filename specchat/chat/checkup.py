@@ -20,6 +20,7 @@ from specchat.chat.models import DEMO, Models
 from specchat.chat.store import store_path
 from specchat.drafters.kept import cache_directory
 from specchat.fit.memory import nvidia_cards
+from specchat.llama.errors import LlamaError
 from specchat.llama.threads import usable_threads
 
 _PACKAGES: Final = ("llama-cpp-python", "textual", "typer", "huggingface-hub", "numpy", "rich")
@@ -82,10 +83,9 @@ def _engine(found: Checkup) -> None:
             {"name": gpu.name, "total_bytes": gpu.total, "free_bytes": gpu.free} for gpu in gpus()
         ] or [{"name": "CPU"}]
         found.facts["llama_cpp_features"] = lib.api.llama_print_system_info().decode(errors="replace").strip()
-    except (ImportError, OSError, AttributeError, RuntimeError) as error:
-        reason = " ".join(str(error).split())
+    except (LlamaError, OSError, AttributeError) as error:
         found.facts["llama_cpp_build"] = None
-        found.unusable.append(f"llama.cpp can't be loaded ({reason}). Run scripts/setup again.")
+        found.unusable.append(" ".join(str(error).split()))
         return
     if cards and not lib.offloads:
         found.advice.append(
@@ -124,15 +124,16 @@ def _models(found: Checkup) -> None:
     try:
         here = [row.entry.id for row in models.listed() if row.here]
         default, best = models.default(), models.best()
+        problem = models.why_no_default() if default is None else None
     finally:
         models.close()
     found.facts["models_here"] = here
     found.facts["demo"] = DEMO in here
     found.facts["default_model"] = None if default is None else default.id
     found.facts["best_that_fits"] = None if best is None else best.id
-    if default is None:
+    if problem is not None:
         pull = f"Get the best that fits: specchat models pull {best.id}" if best else "See: specchat models ls"
-        found.unusable.append(f"There is no model on this machine yet. {pull}")
+        found.unusable.append(f"{problem} {pull}")
     elif best is not None and best.id not in here:
         found.advice.append(f"{best.name} fits this machine: specchat models pull {best.id}")
 
@@ -160,6 +161,7 @@ def _unreachable(address: str) -> str | None:
 
     try:
         httpx.head(address, timeout=_HUB_PATIENCE_S, follow_redirects=False)
-    except httpx.HTTPError as error:
-        return str(error) or type(error).__name__
+    except (httpx.HTTPError, httpx.InvalidURL, ImportError, ValueError) as error:
+        # The last two: a proxy of a kind that can't be used.
+        return " ".join(str(error).split()) or type(error).__name__
     return None

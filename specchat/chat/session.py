@@ -171,9 +171,19 @@ def open_session(
     )
     if not request.force:
         told("checking that it fits …")
-        require_fit(Pair(entry.id, target, draft), settings)
+        named = {} if request.draft is None else {"--draft": request.draft}
+        require_fit(Pair(request.model or entry.id, target, draft), settings, named)
     told("loading the model …")
-    return Session(entry, Engine(settings), notes)
+    return _session(entry, Engine(settings), notes)
+
+
+def _session(entry: Entry, engine: Engine, notes: list[str]) -> Session:
+    try:
+        return Session(entry, engine, notes)
+    except BaseException:
+        # A template that can't be used must not leave gigabytes behind.
+        engine.close()
+        raise
 
 
 def _chosen(request: ModelRequest, catalogue: Catalogue) -> Entry:
@@ -198,6 +208,9 @@ def _method(request: ModelRequest, entry: Entry, draft: Path | None) -> Method:
     if request.method is None and request.draft_tokens:
         # A fixed depth is one drafter's: the draft model's, else that of text already seen.
         return Method.DRAFT if draft is not None else Method.SUFFIX
+    if request.method is None and request.draft not in (None, NO_DRAFT):
+        # A draft that was named is to be used, also where the entry prefers another method.
+        return Method.AUTO
     return request.method or _preferred(entry)
 
 

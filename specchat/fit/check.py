@@ -13,9 +13,9 @@ from specchat.engine.sizes import draft_params, target_params
 from specchat.fit.exact import Devices, ExactMeasure, FitUnavailable
 from specchat.fit.formula import demand_of_shapes
 from specchat.fit.memory import Memory, host, nvidia_cards, of_gpus, planned
-from specchat.fit.pairs import Pair, Source
+from specchat.fit.pairs import Pair, Source, shape_here
 from specchat.fit.request import FitRequest
-from specchat.fit.shape import Shape, ShapeUnknown, shape_of
+from specchat.fit.shape import Shape, ShapeUnknown
 from specchat.fit.verdict import Candidate, Measure, Plan, Verdict, judge
 from specchat.llama.context_params import KVType
 from specchat.llama.errors import LlamaError
@@ -152,15 +152,11 @@ class Check:
 
 def _by_formula(pair: Pair) -> Measure:
     try:
-        target = _shape(pair.target)
-        draft = None if pair.draft is None else _shape(pair.draft)
+        target = shape_here(pair.target)
+        draft = None if pair.draft is None else shape_here(pair.draft)
     except ShapeUnknown as error:
         raise FitUnavailable(f"What {pair.id} takes can't be told. {error}") from None
     return lambda plan: demand_of_shapes(target, draft if plan.draft else None, plan.request)
-
-
-def _shape(source: Source) -> Shape:
-    return source if isinstance(source, Shape) else shape_of(read_header(source))
 
 
 def _dimensions(source: Source) -> tuple[int, int]:

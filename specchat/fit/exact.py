@@ -63,7 +63,10 @@ class ExactMeasure:
     def devices(self) -> Devices:
         """What llama.cpp computes on, with its view of the memory; raises FitUnavailable."""
         if self._devices is None:
-            answer = self._ask({"ask": "devices"})
+            try:
+                answer = self._ask({"ask": "devices"})
+            except LlamaError as error:
+                raise FitUnavailable(str(error)) from None
             self._devices = Devices(answer["offloads"], tuple(Gpu(**gpu) for gpu in answer["gpus"]))
         return self._devices
 

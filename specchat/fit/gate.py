@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Final
 
-from specchat.catalogue.reference import split_names
 from specchat.engine.settings import EngineSettings
 from specchat.fit.check import Check, request_for
 from specchat.fit.exact import FitUnavailable
 from specchat.fit.formula import demand_of_shapes
 from specchat.fit.memory import Memory, host, nvidia_cards, of_gpus
-from specchat.fit.pairs import Pair
+from specchat.fit.pairs import Pair, shape_here
 from specchat.fit.report import command, mebibytes, sentence
-from specchat.fit.shape import Shape, ShapeUnknown, shape_of
+from specchat.fit.shape import ShapeUnknown
 from specchat.fit.verdict import Verdict
 from specchat.llama.errors import DoesNotFit
-from specchat.llama.gguf import joined, read_header
 from specchat.llama.gpus import gpus
 from specchat.llama.library import library
 
@@ -24,8 +22,11 @@ _PLENTY: Final = 1.5
 """The formula is off by less than this: what fits with so much to spare needs no process of its own to ask."""
 
 
-def require_fit(pair: Pair, settings: EngineSettings) -> None:
-    """Let what fits pass. Raises DoesNotFit with what to change, ModelUnusable for a file that is no model."""
+def require_fit(pair: Pair, settings: EngineSettings, named: Mapping[str, str] | None = None) -> None:
+    """Let what fits pass; `named` are options that the user gave, by name, for the command that is proposed.
+
+    Raises DoesNotFit with what to change, ModelUnusable for a file that is no model.
+    """
     if _plenty_of_room(pair, settings):
         return
     with Check() as check:
@@ -36,10 +37,12 @@ def require_fit(pair: Pair, settings: EngineSettings) -> None:
             return
     if verdict.fits:
         return
-    raise DoesNotFit(f"{sentence(verdict)} {advice(verdict, settings)} (or --force, to load it all the same).")
+    raise DoesNotFit(f"{sentence(verdict)} {advice(verdict, settings, named)} (or --force, to load it all the same).")
 
 
-def advice(verdict: Verdict, settings: EngineSettings | None = None) -> str:
+def advice(
+    verdict: Verdict, settings: EngineSettings | None = None, named: Mapping[str, str] | None = None
+) -> str:
     """What to do about a verdict that it does not fit: every change that is enough, and the command of the first.
 
     Options that `settings` has otherwise than by default stay in the command.
@@ -48,7 +51,8 @@ def advice(verdict: Verdict, settings: EngineSettings | None = None) -> str:
     if way_out is None:
         return "Nothing makes it fit; choose a smaller model"
     enough = [f"{fix.what} (frees {mebibytes(fix.frees)})" for fix in verdict.fixes if fix.fits]
-    return f"What would do: {', or '.join(enough)}. Try: {command(verdict, way_out, _chosen(settings))}"
+    asked = {**(named or {}), **_chosen(settings)}
+    return f"What would do: {', or '.join(enough)}. Try: {command(verdict, way_out, asked)}"
 
 
 def _chosen(settings: EngineSettings | None) -> dict[str, str]:
@@ -91,13 +95,3 @@ def _plenty_of_room(pair: Pair, settings: EngineSettings) -> bool:
         draft_kv_type=settings.draft_kv_type,
     )
     return demand_of_shapes(target, draft, request).total * _PLENTY <= memory.usable
-
-
-def shape_here(source: Path | Shape) -> Shape:
-    """The dimensions of the model in the file `source`, with all parts of a split one.
-
-    Raises ShapeUnknown, and ModelUnusable for what is no model or is not whole.
-    """
-    if isinstance(source, Shape):
-        return source
-    return shape_of(joined([read_header(source.with_name(name)) for name in split_names(source.name)]))

@@ -9,13 +9,15 @@ from typing import Final
 
 from specchat.catalogue.entries import Catalogue, Entry
 from specchat.catalogue.errors import ModelUnavailable
-from specchat.catalogue.locate import locate
+from specchat.catalogue.locate import is_here, locate
+from specchat.catalogue.reference import split_names
 from specchat.catalogue.sources import CutFromTarget, HubFile, HubQuery, LocalFile, PackageFile
 from specchat.catalogue.sources import Source as FileSource
 from specchat.drafters.layer_skip import cut_draft
 from specchat.fit.known_shapes import known_shape
-from specchat.fit.shape import Shape
+from specchat.fit.shape import Shape, shape_of
 from specchat.llama.errors import ModelUnusable
+from specchat.llama.gguf import joined, read_header
 
 NO_DRAFT: Final = "none"
 
@@ -62,7 +64,10 @@ def pair_of(
         # The pair is estimated in any case: the hub need not be asked again.
         elsewhere = replace(elsewhere, exactly=False)
     if isinstance(chosen, CutFromTarget):
-        return Pair(entry.id, target, cut_draft(target, chosen.drop_layers) if isinstance(target, Path) else None)
+        # From a header alone nothing can be cut.
+        if not isinstance(target, Path) or not is_here(entry.target):
+            return Pair(entry.id, target)
+        return Pair(entry.id, target, cut_draft(target, chosen.drop_layers))
     return Pair(entry.id, target, None if chosen is None else source_of(chosen, draft or entry.id, elsewhere))
 
 
@@ -109,3 +114,13 @@ def others_than(entry: Entry, catalogue: Catalogue) -> Iterator[Pair]:
         except ModelUnavailable:
             # Its dimensions are not known here: it can't be proposed.
             continue
+
+
+def shape_here(source: Path | Shape) -> Shape:
+    """The dimensions of the model in the file `source`, with all parts of a split one.
+
+    Raises ShapeUnknown, and ModelUnusable for what is no model or is not whole.
+    """
+    if isinstance(source, Shape):
+        return source
+    return shape_of(joined([read_header(source.with_name(name)) for name in split_names(source.name)]))

@@ -17,6 +17,8 @@ from typing import Any, Final
 
 import platformdirs
 
+from specchat.llama.errors import LlamaError
+
 _LOG_LIMIT_BYTES: Final = 1 << 20
 _SPIN_COUNT: Final = "1000"
 """How often a waiting compute thread looks before it sleeps (libgomp's default is 300,000).
@@ -89,7 +91,11 @@ class Library:
         if "OMP_WAIT_POLICY" not in os.environ:
             # Read once, when the OpenMP runtime is loaded together with llama.cpp.
             os.environ.setdefault("GOMP_SPINCOUNT", _SPIN_COUNT)
-        from llama_cpp import llama_cpp as api
+        try:
+            from llama_cpp import llama_cpp as api
+        except (ImportError, OSError, RuntimeError) as error:
+            # The binding raises RuntimeError where a library it needs is missing, such as the CUDA runtime.
+            raise LlamaError(f"llama.cpp can't be loaded ({error}). Run scripts/setup again.") from None
 
         self.api: Any = api
         self.log = NativeLog()

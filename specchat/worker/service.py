@@ -50,7 +50,7 @@ class Service:
 
     def warm(self) -> None:
         """Load llama.cpp before it is asked for; where it can't be, the first `load` says so."""
-        with suppress(ImportError, OSError):
+        with suppress(LlamaError, ImportError, OSError):
             library()
 
     def load(self, request: Load) -> None:
