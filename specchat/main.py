@@ -9,6 +9,7 @@ from typing import Any
 
 from specchat.cli.app import app
 from specchat.cli.environment import Environment
+from specchat.cli.options import draft_tokens
 
 
 def run() -> None:
@@ -52,12 +53,11 @@ def open_chat(options: Mapping[str, Any], prompt: str) -> int:
 def _load(options: Mapping[str, Any]) -> Any:
     from specchat.worker.messages import Load
 
-    depth = options["draft_tokens"]
     return Load(
         model=options["model"] or "",
         draft=options["draft"],
         method=str(options["method"]) if options["method"] else None,
-        draft_tokens=int(depth) if depth and depth.isdecimal() else None,
+        draft_tokens=draft_tokens(options["draft_tokens"]),
         context=options["ctx"],
         threads=options["threads"],
         gpu_layers=options["gpu_layers"],

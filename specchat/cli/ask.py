@@ -8,11 +8,14 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from specchat.catalogue.locate import is_here
+from specchat.catalogue.hub_errors import Cancelled
+from specchat.catalogue.sources import LocalFile
+from specchat.chat.continuing import model_of
+from specchat.chat.conversation import Chat
 from specchat.chat.message import Message, Role
 from specchat.chat.models import DEMO, Models, size_of
 from specchat.chat.preferences import read_preferences
-from specchat.chat.session import NO_DRAFT, ModelRequest, Session, open_session
+from specchat.chat.session import ModelRequest, Session, open_session
 from specchat.chat.store_file import StoreError
 from specchat.chat.turn import Turn
 from specchat.cli.diagnostics import Diagnostics
@@ -24,6 +27,8 @@ from specchat.cli.output import JsonLinesOutput, JsonOutput, Output, ReaderClose
 from specchat.cli.prompt_input import read_prompt
 from specchat.cli.recording import Recording
 from specchat.cli.report import report, statistics_line
+from specchat.cli.wanted import options_of, settings_of, wanted
+from specchat.drafters.method import Method
 from specchat.engine.settings import AnswerSettings
 from specchat.engine.stopping import FinishReason
 from specchat.llama.errors import LlamaError
@@ -77,6 +82,8 @@ class Ask:
     stdout: Stdout = field(init=False)
     interrupts: Interrupts = field(default_factory=Interrupts)
     recording: Recording | None = field(default=None, init=False)
+    _kept_name: str | None = field(default=None, init=False)
+    """Under which the model is kept with the conversation, where it has no id."""
 
     def __post_init__(self) -> None:
         self.diagnostics = Diagnostics(self.environment, quiet=self.question.quiet)
@@ -96,11 +103,14 @@ class Ask:
                     if self.interrupts.exit_code is not None:
                         return self.interrupts.exit_code
                     self._say_notes(session)
-                    code = self._answer(session, self._messages(session, prompt))
+                    code = self._answer(session, prompt)
                 finally:
                     session.close()
                 self._offer_better(session.entry.id)
                 return code
+        except Cancelled as error:
+            self.diagnostics.error(str(error))
+            return self.interrupts.exit_code or ExitCode.INTERRUPTED
         finally:
             if self.recording is not None:
                 self.recording.close()
@@ -109,15 +119,19 @@ class Ask:
         """Where the exchange is kept: always when it continues one, else when somebody sits at the terminal."""
         question, environment = self.question, self.environment
         if question.resume or question.chat is not None:
-            return Recording.continuing(question.chat)
-        at_terminal = environment.stdin_is_terminal and environment.stdout_is_terminal
-        if not at_terminal or not read_preferences().keep_questions:
-            return None
-        try:
-            return Recording.of_new()
-        except StoreError as error:
-            self.diagnostics.note(f"{error} The answer is not kept.")
-            return None
+            recording = Recording.continuing(question.chat)
+        else:
+            at_terminal = environment.stdin_is_terminal and environment.stdout_is_terminal
+            if not at_terminal or not read_preferences().keep_questions:
+                return None
+            try:
+                recording = Recording.of_new()
+            except StoreError as error:
+                self.diagnostics.note(f"{error} The answer is not kept.")
+                return None
+        for note in recording.store.notes:
+            self.diagnostics.note(note)
+        return recording
 
     def _with_files(self) -> ModelRequest:
         """The request, with what it names on this machine."""
@@ -129,23 +143,32 @@ class Ask:
             yes=question.yes,
             force=request.force,
             offline=question.offline,
+            settings=settings_of(request),
+            named=options_of(request),
         )
         models = Models()
         try:
-            named = request.model or self._model_of_the_chat(models)
+            named = request.model or (model_of(self._chat, models.catalogue) if self._chat else None)
             entry = models.chosen_or_offered(named, obtaining.may_ask)
-            obtaining.obtain(entry, models, request.context)
-            if request.draft not in (None, NO_DRAFT):
-                obtaining.obtain(models.catalogue.find(request.draft), models, request.context)
+            if named is None and self._chat is not None and self._chat.model:
+                self.diagnostics.note(
+                    f"{self._chat.model}, which answered last, was not found here. {entry.name} goes on."
+                )
+            if isinstance(entry.target, LocalFile) and models.catalogue.entries.get(entry.id) is not entry:
+                # By its stem alone a file is not found again.
+                self._kept_name = str(entry.target.path.absolute())
+            both = wanted(entry, request, models.catalogue)
+            obtaining.obtain(both.target, models, draft_too=request.method is Method.DRAFT, weighed=both.pair)
+            if both.named_draft is not None:
+                obtaining.obtain(both.named_draft, models, weighed=both.pair)
         finally:
             models.close()
         return replace(request, model=named or entry.id)
 
-    def _model_of_the_chat(self, models: Models) -> str | None:
-        """The model that a continued conversation was had with, where it is known and here."""
-        chat = None if self.recording is None else self.recording.chat
-        entry = None if chat is None else models.catalogue.entries.get(chat.model)
-        return entry.id if entry is not None and is_here(entry.target) else None
+    @property
+    def _chat(self) -> Chat | None:
+        """The conversation that is continued."""
+        return None if self.recording is None else self.recording.chat
 
     def _offer_better(self, used: str) -> None:
         """Where the demo answered since nothing else is here, name the best model that fits, at a terminal."""
@@ -174,15 +197,13 @@ class Ask:
         for note in session.take_notes():
             self.diagnostics.note(note)
 
-    def _messages(self, session: Session, prompt: str) -> list[Message]:
-        """What stands before the question, and the question, which is stored from now on."""
+    def _messages(self, prompt: str) -> list[Message]:
+        """What stands before the question, and the question."""
         question, recording = self.question, self.recording
         said = [] if recording is None else recording.said
         if question.system:
             earlier = [message for message in said if message.role is not Role.SYSTEM]
             said = [Message(Role.SYSTEM, question.system), *earlier]
-        if recording is not None:
-            session.id = recording.begin(prompt, model=session.entry.id, system=question.system or "")
         return [*said, Message(Role.USER, prompt)]
 
     def _settings(self, session: Session) -> AnswerSettings:
@@ -194,15 +215,17 @@ class Ask:
             max_tokens=given.max_tokens,
         )
 
-    def _answer(self, session: Session, messages: Sequence[Message]) -> ExitCode:
+    def _answer(self, session: Session, prompt: str) -> ExitCode:
         turn = session.ask(
-            messages,
+            self._messages(prompt),
             self._settings(session),
             stop_strings=self.question.stop_strings,
             enable_thinking=self.question.enable_thinking,
             cancelled=lambda: self.interrupts.arrived() or self.stdout.reader_is_gone(),
             progress=self._prefill_progress,
         )
+        # Only now: a question that can't be asked is not kept.
+        self._record(lambda recording: self._begin(recording, session, prompt))
         output = self._output(session)
         failure: LlamaError | None = None
         try:
@@ -216,6 +239,10 @@ class Ask:
         if self.stdout.reader_is_gone():
             raise ReaderClosed
         return self.interrupts.exit_code or ExitCode.OK
+
+    def _begin(self, recording: Recording, session: Session, prompt: str) -> None:
+        model = self._kept_name or session.entry.id
+        session.id = recording.begin(prompt, model=model, system=self.question.system or "")
 
     def _stream(self, turn: Turn, output: Output) -> None:
         for progress in turn:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import time
-
-from specchat.bench.audit.contestants import Setup, Unavailable
+from specchat.bench.audit.contestants import AuditCancelled, Onlooker, Setup, Unavailable
 from specchat.bench.audit.identity import Compared
-from specchat.bench.audit.verdict import METHODS, QUICK, Audit, Extent, audit
+from specchat.bench.audit.verdict import METHODS, QUICK, SAMPLED_METHODS, Audit, Extent, audit
+from specchat.chat.text import visible
 from specchat.cli.diagnostics import Diagnostics
 from specchat.cli.environment import Environment
 from specchat.cli.exit_codes import ExitCode
+from specchat.cli.interrupts import Interrupts
 from specchat.cli.output import Stdout, as_json
+from specchat.cli.told import Told
 from specchat.drafters.method import Method
 
-_REDRAW_S = 0.2
+_WIDTH = 17
+"""Of a column: the longest that is said of a row is `nothing drafted`."""
 
 
 def audit_model(
@@ -24,18 +26,18 @@ def audit_model(
     quick: bool,
     as_object: bool,
 ) -> ExitCode:
-    """Audit and print; exit code 1 where something was violated. Raises what `exit_code_of` knows."""
-    diagnostics = Diagnostics(environment)
-    drawn = 0.0
+    """Audit and print; exit code 1 where something was violated or nothing compared.
 
-    def told(what: str) -> None:
-        nonlocal drawn
-        if time.monotonic() - drawn >= _REDRAW_S:
-            drawn = time.monotonic()
-            diagnostics.progress(what)
-
+    Raises what `exit_code_of` knows.
+    """
+    diagnostics, interrupts = Diagnostics(environment), Interrupts()
+    onlooker = Onlooker(Told(environment, diagnostics), interrupts.arrived)
     try:
-        found = audit(setup, QUICK if quick else Extent(), methods or METHODS, told)
+        with interrupts.installed():
+            found = audit(setup, QUICK if quick else Extent(), methods or METHODS, onlooker)
+    except AuditCancelled:
+        diagnostics.note("The audit was stopped before its end, so there is no verdict.")
+        return interrupts.exit_code or ExitCode.INTERRUPTED
     finally:
         diagnostics.end_progress()
     stdout = Stdout(environment)
@@ -44,19 +46,28 @@ def audit_model(
 
 
 def lines(found: Audit) -> list[str]:
-    """The audit for people: a row a method, then what the ground looks like, then the verdict."""
-    rows = ["method         greedy         coupled        drafted  accepted"]
+    """The audit for people: the model, a row a method, then what the ground looks like, then the verdict."""
+    rows = [f"model          {found.model}", _row("method", "greedy", "coupled", "drafted", "accepted")]
     coupled = {row.method: row for row in found.coupled}
     for row in found.greedy:
-        sampled = coupled[row.method]
-        drafted, accepted = row.drafted + sampled.drafted, row.accepted + sampled.accepted
-        outcomes = f"{_outcome(row, found):<15}{_outcome(sampled, found):<15}"
-        rows.append(f"{row.method.value:<15}{outcomes}{drafted:>7,}  {accepted:>8,}")
-    rows += [f"{gone.method.value:<15}not here: {gone.reason}" for gone in found.unavailable]
+        sampled = coupled.get(row.method)
+        drafted = row.drafted + (sampled.drafted if sampled else 0)
+        accepted = row.accepted + (sampled.accepted if sampled else 0)
+        second = _outcome(sampled, found) if sampled else "dropped out"
+        rows.append(_row(row.method, _outcome(row, found), second, f"{drafted:,}", f"{accepted:,}"))
+    begun = {row.method for row in found.greedy}
+    rows += [f"{gone.method.value:<15}{'dropped out' if gone.method in begun else 'not here'}: {gone.reason}"
+             for gone in found.unavailable]  # fmt: skip
+    rows += [f"{row.method.value:<15}nothing drafted: {row.note}" for row in found.greedy if row.note]
     rows += ["", _statistics(found), _numerics(found)]
     rows += [f"gap of {fork.gap:.2g} logits at token {fork.position + 1} of prompt {fork.prompt + 1}: {row.method}"
              for row in (*found.greedy, *found.coupled) for fork in row.forks]  # fmt: skip
-    return [*rows, "", *(found.violations if len(found.violations) > 1 else ()), found.verdict]
+    said = [*rows, "", *(found.violations if len(found.violations) > 1 else ()), found.verdict]
+    return [visible(line) for line in said]
+
+
+def _row(method: str, greedy: str, coupled: str, drafted: str, accepted: str) -> str:
+    return f"{method:<15}{greedy:<{_WIDTH}}{coupled:<{_WIDTH}}{drafted:>7}  {accepted:>8}"
 
 
 def _outcome(row: Compared, found: Audit) -> str:
@@ -64,13 +75,17 @@ def _outcome(row: Compared, found: Audit) -> str:
     if wrong:
         return f"{wrong} WRONG"
     ties = len(row.forks)
-    return f"{ties} near tie{'s' if ties > 1 else ''}" if ties else "same"
+    if ties:
+        return f"{ties} near tie{'s' if ties > 1 else ''}"
+    return "same" if row.drafted else "nothing drafted"
 
 
 def _statistics(found: Audit) -> str:
     test = found.statistics
     if isinstance(test, Unavailable):
-        return "statistics     no method here draws its drafts at random or copies them."
+        among = ", ".join(SAMPLED_METHODS)
+        reason = f"only these methods are sampled: {among}." if test.method is Method.NONE else test.reason
+        return f"statistics     not done: {reason}"
     if test.p_value is None:
         return f"statistics     {test.method} drafted nothing, so there was nothing to compare."
     return (

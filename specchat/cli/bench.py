@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,11 +20,9 @@ from specchat.cli.environment import Environment
 from specchat.cli.exit_codes import ExitCode, UsageError
 from specchat.cli.output import Stdout, as_json
 from specchat.cli.page import Page
+from specchat.cli.told import Told
 from specchat.drafters.method import Method
 
-_REDRAW_S = 0.2
-_SAID_EVERY_S = 20.0
-"""Where stderr is no terminal a line now and then says that it goes on."""
 _NARROW = 76
 
 
@@ -64,7 +61,7 @@ def bench_model(environment: Environment, model: Model, choices: Choices) -> Exi
         arms = oracles(choices.synthetic_alpha, choices.depths)
     else:
         arms = arms_of(choices.methods or METHODS, choices.depths, full=choices.full)
-    told = _Told(environment, diagnostics)
+    told = Told(environment, diagnostics)
     try:
         found = contest(model, extent, arms, told, peers)
     finally:
@@ -113,22 +110,6 @@ def _check_files(choices: Choices) -> None:
         folder = path.parent
         if path.is_dir() or not folder.is_dir() or not os.access(path if path.exists() else folder, os.W_OK):
             raise UsageError(f"--{name}: {path} can't be written. Name a file in a directory of yours.")
-
-
-class _Told:
-    """Live progress: a line that changes on a terminal, a line now and then elsewhere."""
-
-    def __init__(self, environment: Environment, diagnostics: Diagnostics) -> None:
-        self._live = environment.colour
-        self._diagnostics = diagnostics
-        self._said = time.monotonic() - _SAID_EVERY_S
-
-    def __call__(self, what: str) -> None:
-        every = _REDRAW_S if self._live else _SAID_EVERY_S
-        if time.monotonic() - self._said < every:
-            return
-        self._said = time.monotonic()
-        (self._diagnostics.progress if self._live else self._diagnostics.note)(what)
 
 
 def _report(environment: Environment, diagnostics: Diagnostics, found: Contest, choices: Choices) -> ExitCode:

@@ -7,6 +7,7 @@ from typing import Any
 
 from specchat.cli.environment import Environment
 from specchat.cli.exit_codes import ExitCode, UsageError
+from specchat.cli.options import draft_tokens, flag, refuse_contradictions
 
 _OF_ONE_ANSWER = ("as_json", "as_jsonl", "no_stream", "stats", "quiet")
 
@@ -25,7 +26,11 @@ def open_chat(options: Mapping[str, Any], environment: Environment) -> ExitCode:
         raise UsageError('The chat needs a terminal. Ask one question instead: specchat "Why is the sky blue?"')
     for name in _OF_ONE_ANSWER:
         if options[name]:
-            raise UsageError(f"--{name.removeprefix('as_').replace('_', '-')} is about one answer, not about the chat.")
+            raise UsageError(f"{flag(name)} is about one answer, not about the chat.")
+    if options["logit_bias"]:
+        raise UsageError('The chat takes no --logit-bias. Ask one question with it: specchat "Why is the sky blue?"')
+    refuse_contradictions(options)
+    draft_tokens(options["draft_tokens"])
     return ExitCode(environment.open_chat(options, _prompt(options, environment)))
 
 

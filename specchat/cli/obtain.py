@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from specchat.catalogue.cache import DiskFull
@@ -19,6 +20,7 @@ from specchat.cli.diagnostics import Diagnostics
 from specchat.cli.environment import Environment
 from specchat.cli.interrupts import Interrupts
 from specchat.cli.terminal import columns, cut
+from specchat.engine.settings import EngineSettings
 from specchat.fit.gate import advice
 from specchat.fit.report import sentence
 from specchat.llama.errors import DoesNotFit
@@ -31,7 +33,10 @@ _LEAST_LINE: Final = 20
 
 
 class Obtaining:
-    """Asks, checks the fit, downloads. `yes` agrees beforehand; `force` downloads also what does not fit."""
+    """Asks, checks the fit, downloads. `yes` agrees beforehand; `force` downloads also what does not fit.
+
+    `settings`: how it will be loaded, but for the files; `named`: options that the user gave, for a proposed command.
+    """
 
     def __init__(
         self,
@@ -42,12 +47,16 @@ class Obtaining:
         yes: bool = False,
         force: bool = False,
         offline: bool = False,
+        settings: EngineSettings | None = None,
+        named: Mapping[str, str] | None = None,
     ) -> None:
         self._environment = environment
         self._diagnostics = diagnostics
         self._interrupts = interrupts
         self._yes = yes
         self._force = force
+        self._settings, self._named = settings, named
+        self._judged: Entry | None = None
         self.hub = Hub(offline=offline, say=self._say, cancelled=interrupts.arrived)
 
     def _say(self, sentence: str) -> None:
@@ -60,11 +69,11 @@ class Obtaining:
         """Whether something may be downloaded: agreed to beforehand, or somebody is there to be asked."""
         return not self.hub.is_offline and (self._yes or can_ask(self._environment))
 
-    def obtain(self, entry: Entry, models: Models, context: int | None = None, *, draft_too: bool = False) -> Entry:
+    def obtain(self, entry: Entry, models: Models, *, draft_too: bool = False, weighed: Entry | None = None) -> Entry:
         """`entry` with its files here, what was only asked for resolved; where only the draft is missing, it may be.
 
-        `draft_too` wants that as well. Raises ModelUnavailable and its kinds, DoesNotFit before anything is fetched,
-        DiskFull and Cancelled.
+        `draft_too` wants that as well. `weighed`: what must fit, where `entry` is only a part of it. Raises
+        ModelUnavailable and its kinds, DoesNotFit before anything is fetched, DiskFull and Cancelled.
         """
         # Only where something is to be fetched: huggingface_hub takes a moment to import.
         from specchat.catalogue.download import fetch, plan
@@ -78,7 +87,7 @@ class Obtaining:
         if not wanted.files:
             return entry
         self._check_disk(wanted)
-        self._check_fit(entry, models, context)
+        self._check_fit(weighed or entry, models)
         if entry.note:
             self._diagnostics.note(entry.note)
         self._ask(_question(entry, absent, wanted))
@@ -90,16 +99,17 @@ class Obtaining:
 
     def _refuse_unasked(self, entry: Entry) -> None:
         """Refuse, without a request, where the network must not be used or where nobody could agree."""
+        what = f"The draft model of {entry.name}" if is_here(entry.target) else entry.name
         if self.hub.is_offline:
             raise ModelUnavailable(
-                f"{entry.name} is not on this machine, and the network must not be used (--offline or "
+                f"{what} is not on this machine, and the network must not be used (--offline or "
                 f"HF_HUB_OFFLINE). Get it with: specchat models pull {entry.id}"
             )
         if not self.may_ask:
             known = size_of_all(missing(entry))
             much = f" ({size(known)} to download)" if known else ""
             raise ModelUnavailable(
-                f"{entry.name} is not on this machine{much}. Get it with: specchat models pull {entry.id} -y"
+                f"{what} is not on this machine{much}. Get it with: specchat models pull {entry.id} -y"
             )
 
     def _check_disk(self, wanted: Plan) -> None:
@@ -109,8 +119,11 @@ class Obtaining:
                 "are free there. Free some, or set HF_HOME to a folder on a larger disk."
             )
 
-    def _check_fit(self, entry: Entry, models: Models, context: int | None) -> None:
-        verdict = models.verdict_from_hub(entry, self.hub, context)
+    def _check_fit(self, entry: Entry, models: Models) -> None:
+        if entry == self._judged:
+            return
+        self._judged = entry
+        verdict = models.verdict_from_hub(entry, self.hub, self._settings)
         if verdict is None:
             self._diagnostics.note(f"whether {entry.name} fits can't be told before it is here.")
         elif verdict.fits:
@@ -119,7 +132,8 @@ class Obtaining:
             self._diagnostics.note(f"{sentence(verdict)} Downloading it all the same (--force).")
         else:
             raise DoesNotFit(
-                f"{sentence(verdict)} {advice(verdict)}. Nothing was downloaded (--force does it all the same)."
+                f"{sentence(verdict)} {advice(verdict, self._settings, self._named)}. "
+                "Nothing was downloaded (--force does it all the same)."
             )
 
     def _ask(self, question: str) -> None:

@@ -11,6 +11,7 @@ from specchat.chat.continuing import begin, earlier, statistics_of
 from specchat.chat.conversation import Chat
 from specchat.chat.message import Message
 from specchat.chat.store import Store, store_path
+from specchat.chat.store_file import NotStored
 from specchat.chat.turn import Turn
 
 _EVERY_S: Final = 1.0
@@ -43,6 +44,10 @@ class Recording:
         store = Store(store_path())
         try:
             return cls(store, *earlier(store, chat_id))
+        except NotStored as error:
+            store.close()
+            # A file that was set aside is why nothing is there.
+            raise NotStored(" ".join([*store.notes, str(error)])) from None
         except BaseException:
             store.close()
             raise

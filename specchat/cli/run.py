@@ -9,6 +9,7 @@ from specchat.chat.session import ModelRequest
 from specchat.cli.ask import Ask, Format, Question
 from specchat.cli.environment import Environment
 from specchat.cli.exit_codes import ExitCode, UsageError
+from specchat.cli.options import draft_tokens, refuse_contradictions
 from specchat.cli.outcome import outcome
 from specchat.drafters.method import Method
 from specchat.engine.settings import AnswerSettings
@@ -30,7 +31,7 @@ def run_question(options: Mapping[str, Any], environment: Environment) -> ExitCo
 
 def question(options: Mapping[str, Any]) -> Question:
     """The question that the options ask; raises UsageError for values and combinations that can't be meant."""
-    _refuse_contradictions(options)
+    refuse_contradictions(options)
     sampling = {name: options[name] for name in _SAMPLING if options[name] is not None}
     if options["logit_bias"]:
         sampling["logit_bias"] = dict(_bias(item) for item in options["logit_bias"])
@@ -65,7 +66,7 @@ def _request(options: Mapping[str, Any]) -> ModelRequest:
         model=options["model"],
         draft=options["draft"],
         method=Method(options["method"]) if options["method"] else None,
-        draft_tokens=_draft_tokens(options["draft_tokens"]),
+        draft_tokens=draft_tokens(options["draft_tokens"]),
         context=options["ctx"],
         threads=options["threads"],
         gpu_layers=options["gpu_layers"],
@@ -73,25 +74,6 @@ def _request(options: Mapping[str, Any]) -> ModelRequest:
         draft_kv_type=_KV_TYPES[options["draft_kv"]],
         force=options["force"],
     )
-
-
-def _draft_tokens(value: str | None) -> int | None:
-    """The number given; None for auto."""
-    if value in (None, "auto"):
-        return None
-    try:
-        return int(value or "")
-    except ValueError:
-        raise UsageError(f"--draft-tokens is {value!r}, but it must be a number from 0 to 64, or auto.") from None
-
-
-def _refuse_contradictions(options: Mapping[str, Any]) -> None:
-    for first, second in (("as_json", "as_jsonl"), ("stats", "quiet"), ("as_jsonl", "no_stream")):
-        if options[first] and options[second]:
-            names = [f"--{name.removeprefix('as_').replace('_', '-')}" for name in (first, second)]
-            raise UsageError(f"{names[0]} and {names[1]} contradict each other: use one of the two.")
-    if options["resume"] and options["chat"] is not None:
-        raise UsageError("--continue takes the latest conversation and --chat names one: use one of the two.")
 
 
 def _accept(options: Mapping[str, Any]) -> AcceptanceMode:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
-from specchat.chat.conversation import Node
+from specchat.chat.conversation import Node, exchanges
 from specchat.chat.message import Role
 from specchat.tui.transcript.records import AnswerRecord, Record, UserRecord
 from specchat.tui.wording import answer_line
@@ -20,19 +20,10 @@ _KILLED = "The program ended while this was written."
 
 
 def prompt_of(system: str, thread: Sequence[Node]) -> tuple[tuple[str, str], ...]:
-    """What the model is asked with: system prompt, then questions and answers in turn, without past reasoning.
-
-    A question that got no words for an answer is left out, but for the last: many templates refuse two in a row.
-    """
+    """What the model is asked with: system prompt, then questions and answers in turn, without past reasoning."""
     messages = [(Role.SYSTEM.value, system)] if system.strip() else []
-    waiting: Node | None = None
-    for node in thread:
-        if node.role is Role.ASSISTANT:
-            if waiting is not None and node.text.strip():
-                messages += [(Role.USER.value, waiting.text), (Role.ASSISTANT.value, node.text)]
-                waiting = None
-        elif node.role is Role.USER:
-            waiting = node
+    pairs, waiting = exchanges(thread)
+    messages += [(node.role.value, node.text) for pair in pairs for node in pair]
     if waiting is not None:
         messages.append((Role.USER.value, waiting.text))
     return tuple(messages)
@@ -52,16 +43,20 @@ def records_of(thread: Sequence[Node], branches: Branches) -> list[Record]:
 
 def _answer_record(node: Node, branch: tuple[int, int]) -> AnswerRecord:
     reason = node.finish_reason or UNFINISHED
+    figures = figures_of(node.statistics)
+    most = (node.statistics or {}).get("max_tokens")
     return AnswerRecord(
         node_id=str(node.id),
         model=node.model,
         text=node.text,
         reasoning=node.reasoning,
         spans=[Span(*span) for span in node.spans or ()],
-        figures_line=answer_line(figures_of(node.statistics)) if node.statistics else "",
+        figures_line=answer_line(figures) if node.statistics else "",
         reason=reason,
         error="" if node.finish_reason else _KILLED,
         branch=branch,
+        tokens=figures.tokens,
+        max_tokens=most if isinstance(most, int) else None,
     )
 
 

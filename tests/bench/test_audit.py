@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import signal
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from specchat.bench.audit.contestants import Setup
+from specchat.bench.audit import contestants
+from specchat.bench.audit.contestants import Setup, Unavailable
+from specchat.bench.audit.identity import Compared
+from specchat.bench.audit.numerics import Numerics
 from specchat.bench.audit.statistics import Statistics, compare_pairs, homogeneity, survival
 from specchat.bench.audit.verdict import Audit, Extent, audit
-from specchat.cli.audit import lines
+from specchat.catalogue.entries import Catalogue
+from specchat.chat.models import Models
+from specchat.chat.session import ModelRequest, Session, open_session
+from specchat.cli.audit import audit_model, lines
+from specchat.cli.environment import Environment
+from specchat.cli.exit_codes import ExitCode
 from specchat.drafters.method import Method
+from specchat.llama.errors import DoesNotFit
+from specchat.retrieval.errors import DatastoreError
 from specchat.speculation.acceptance import Coupled, Exact
 from tests.tiny_model import write_model
 
@@ -26,8 +38,35 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Setup:
     return Setup(str(target), str(write_model(folder / "draft.gguf", seed=0, spread=0.5)))
 
 
+@pytest.fixture
+def most_open(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many sessions were open, after each opening."""
+    now, counts, close = [0], list[int](), Session.close
+
+    def opened(request: ModelRequest) -> Session:
+        session = open_session(request)
+        now[0] += 1
+        counts.append(now[0])
+        return session
+
+    def closed(self: Session) -> None:
+        now[0] -= 1
+        close(self)
+
+    monkeypatch.setattr(contestants, "open_session", opened)
+    monkeypatch.setattr(Session, "close", closed)
+    return counts
+
+
 def run(pair: Setup, extent: Extent = SMALL) -> Audit:
-    return audit(pair, extent, [Method.DRAFT, Method.SUFFIX])
+    return audit(pair, extent, [Method.DRAFT, Method.SUFFIX, Method.LOOKAHEAD])
+
+
+def command(setup: Setup, method: Method, err: BytesIO | None = None) -> tuple[ExitCode, str, str]:
+    out, err = BytesIO(), err or BytesIO()
+    environment = Environment(None, out, err, False, False, False, {})
+    code = audit_model(environment, setup, methods=(method,), quick=True, as_object=False)
+    return code, out.getvalue().decode(), err.getvalue().decode()
 
 
 def test_an_exact_program_passes(pair: Setup) -> None:
@@ -37,11 +76,14 @@ def test_an_exact_program_passes(pair: Setup) -> None:
     assert found.greedy[0].drafted
     assert found.numerics.identical
     table = "\n".join(lines(found))
-    assert "draft          same           same" in table
+    assert "draft          same             same" in table
+    assert "suffix         nothing drafted  nothing drafted" in table, "a random text repeats nothing"
     assert found.to_dict()["exact"] is True
 
 
-def test_a_rule_that_always_accepts_is_found(pair: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rule_that_always_accepts_is_found(
+    pair: Setup, monkeypatch: pytest.MonkeyPatch, most_open: list[int]
+) -> None:
     for rule in (Exact, Coupled):
         monkeypatch.setattr(rule, "_replacement", lambda *_: None)
     found = run(pair)
@@ -51,6 +93,7 @@ def test_a_rule_that_always_accepts_is_found(pair: Setup, monkeypatch: pytest.Mo
     assert any(found.violates(fork) for row in found.coupled for fork in row.forks)
     assert found.verdict.startswith("NOT EXACT: greedy draft: prompt 1, token ")
     assert "WRONG" in "\n".join(lines(found))
+    assert set(most_open) == {1}, "two copies of a large model don't fit a card"
 
 
 def test_a_rule_that_forgets_the_residual_is_found_by_its_statistics(
@@ -70,10 +113,95 @@ def test_a_rule_that_forgets_the_residual_is_found_by_its_statistics(
     assert found.p_value < 1e-4
 
 
-def test_a_model_without_a_draft_says_which_methods_it_has_not(pair: Setup) -> None:
-    found = audit(Setup(pair.model), SMALL, [Method.DRAFT, Method.SUFFIX])
+@pytest.mark.parametrize(("draft", "reason"), [(None, "no draft model of its own"), ("none", "--draft none forbids")])
+def test_a_model_without_a_draft_says_which_methods_it_has_not(pair: Setup, draft: str | None, reason: str) -> None:
+    found = audit(Setup(pair.model, draft), SMALL, [Method.DRAFT, Method.LOOKAHEAD])
     assert [gone.method for gone in found.unavailable] == [Method.DRAFT]
+    assert reason in found.unavailable[0].reason
     assert found.exact
+    assert found.verdict.startswith("Exact: 1 method wrote the same")
+
+
+def test_a_method_without_its_datastore_is_not_here(pair: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_store(_request: ModelRequest) -> Session:
+        raise DatastoreError("It is damaged.")
+
+    monkeypatch.setattr(contestants, "open_session", no_store)
+    with contestants.contestant(pair, Method.REST) as there:
+        assert there == Unavailable(Method.REST, "It is damaged.")
+
+
+def test_a_method_that_drops_out_on_the_way_is_said(pair: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = list[Method | None]()
+
+    def fuller_and_fuller(request: ModelRequest) -> Session:
+        opened.append(request.method)
+        if opened.count(Method.DRAFT) > 1:
+            raise DoesNotFit("The card is full.")
+        return open_session(request)
+
+    monkeypatch.setattr(contestants, "open_session", fuller_and_fuller)
+    found = audit(pair, SMALL, [Method.DRAFT])
+    table = "\n".join(lines(found))
+    assert "draft          same             dropped out" in table
+    assert "draft          dropped out: The card is full." in table
+    assert found.exact
+
+
+def test_the_default_model_is_chosen_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory that an open session takes must not bring another model into the comparison."""
+    folder = tmp_path / "specchat"
+    folder.mkdir()
+    paths = [write_model(tmp_path / f"{name}.gguf", seed=seed) for seed, name in enumerate(("large", "little"))]
+    tables = [f'[{path.stem}]\nname = "{path.stem}"\ntarget = {{ path = "{path}" }}\n' for path in paths]
+    (folder / "models.toml").write_text("\n".join(tables))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    defaults, closed = iter(("large", *["little"] * 9)), list[Models]()
+    monkeypatch.setattr(Models, "default", lambda _self: Catalogue().find(next(defaults)))
+    monkeypatch.setattr(Models, "close", lambda self: closed.append(self))
+    found = audit(Setup(None), SMALL, [Method.LOOKAHEAD])
+    assert found.model == "large"
+    assert found.exact, found.violations
+    assert next(defaults) == "little"
+    closed.clear()
+    Setup(None).settled()
+    assert len(closed) == 1, "the process that judged what fits holds memory of a card"
+
+
+def test_where_nothing_was_drafted_nothing_is_proved(pair: Setup) -> None:
+    code, out, _ = command(Setup(pair.model), Method.DRAFT)
+    assert code == ExitCode.ENGINE
+    assert out.splitlines()[-1].startswith("Nothing was compared: draft: target.gguf has no draft model of its own")
+
+
+def test_only_what_drafted_counts() -> None:
+    ground, gone = Numerics(4, 0.0, {}), Unavailable(Method.NONE, "")
+
+    def found(*greedy: Compared) -> Audit:
+        return Audit("m", list(greedy), [], [], gone, ground)
+
+    silent, busy = Compared(Method.REST, tokens=30, note="No text."), Compared(Method.SUFFIX, tokens=20, drafted=3)
+    assert found(silent, busy).verdict == "Exact: 1 method wrote the same 20 tokens as plain decoding."
+    assert "rest           nothing drafted " in "\n".join(lines(found(silent, busy)))
+    assert found(silent).verdict == "Nothing was compared: rest: No text."
+    assert not found(silent).exact
+    assert not found().exact
+
+
+def test_ctrl_c_ends_it_with_a_sentence(pair: Setup) -> None:
+    class Impatient(BytesIO):
+        """Who reads it interrupts at the first word."""
+
+        def write(self, data: bytes) -> int:  # type: ignore[override]
+            if b"numerics" in data:
+                signal.raise_signal(signal.SIGINT)
+            return super().write(data)
+
+    before = signal.getsignal(signal.SIGINT)
+    code, out, err = command(pair, Method.DRAFT, Impatient())
+    assert (code, out) == (ExitCode.INTERRUPTED, "")
+    assert err.splitlines()[1:] == ["specchat: The audit was stopped before its end, so there is no verdict."]
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_equal_laws_give_any_p_value_and_different_ones_a_small_one() -> None:

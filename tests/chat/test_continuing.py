@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
 
-from specchat.chat.continuing import begin, earlier, record, statistics_of
+from specchat.catalogue.entries import Catalogue, Entry
+from specchat.catalogue.sources import HubQuery, LocalFile
+from specchat.chat import continuing
+from specchat.chat.continuing import begin, earlier, model_of, record, statistics_of
 from specchat.chat.message import Message, Role
 from specchat.chat.store import Store
 from specchat.chat.store_file import NotStored
+from specchat.tui.threads import prompt_of
 from specchat.worker.messages import Figures
 
 
@@ -60,6 +64,39 @@ def test_what_was_never_answered_is_left_out_and_becomes_a_branch(store: Store) 
         "killed before the first word",
         "again",
     ]
+
+
+def test_only_questions_that_were_answered_are_sent_wherever_the_others_stand(store: Store) -> None:
+    chat = store.new_chat(model="demo")
+    killed = begin(store, chat, "killed", model="demo")
+    asked = store.add(chat.id, killed.id, Role.USER, "never begun")
+    again = store.add(chat.id, asked.id, Role.USER, "asked")
+    answer = store.add(chat.id, again.id, Role.ASSISTANT, "answered")
+    store.add(chat.id, answer.id, Role.USER, "waiting")
+    assert [message.content for message in earlier(store, None)[1]] == ["asked", "answered"]
+    assert prompt_of("", store.thread(chat.id)) == (("user", "asked"), ("assistant", "answered"), ("user", "waiting"))
+
+
+def test_a_model_is_found_again_by_id_name_reference_or_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: Store
+) -> None:
+    file, query = LocalFile(tmp_path / "a.gguf"), HubQuery("user/tiny", None, "Q8_0")
+    monkeypatch.setattr(continuing, "is_here", lambda source: source in (file, query))
+    catalogue, chat = Catalogue(), store.new_chat(model="")
+    catalogue.entries = {"gone": Entry("gone", "Gone", HubQuery("user/gone")), "named": Entry("named", "A Name", file)}
+    found = {
+        "named": "named",
+        "A Name": "named",
+        str(file.path): str(file.path),
+        "hf:user/tiny:Q8_0": "hf:user/tiny:Q8_0",
+        "user/tiny:Q8_0": "hf:user/tiny:Q8_0",
+        "gone": None,
+        "Gone": None,
+        "user/gone": None,
+        "no such": None,
+        "": None,
+    }
+    assert {kept: model_of(replace(chat, model=kept), catalogue) for kept in found} == found
 
 
 def test_an_answer_can_be_saved_while_it_is_written(store: Store) -> None:

@@ -24,6 +24,7 @@ from specchat.chat.models import (
     size_of,
 )
 from specchat.chat.removal import removal_of
+from specchat.engine.settings import EngineSettings
 from specchat.fit import check
 from specchat.fit.memory import Memory
 from tests.command_line import Household, household, run
@@ -107,6 +108,21 @@ def test_without_any_model_the_error_says_what_to_get(models: Models) -> None:
         models.chosen(None)
 
 
+def test_models_that_are_here_but_would_not_do_are_named(home: Household, monkeypatch: pytest.MonkeyPatch) -> None:
+    unranked = replace(local(home, "mine", 0), rank=None)
+    models = models_of({"mine": unranked, "large": replace(local(home, "large", 1), context=100_000)})
+    with_gpu = Memory("GPU", 1 << 30, 9 << 19, 0, 0, True)
+    monkeypatch.setattr(check, "host", lambda: Memory("CPU", 1 << 30, 9 << 19, 0, 0, False))
+    assert models.why_no_default() == (
+        "None of the models here (large) is quick enough without a GPU and fits the free memory. Name one with -m."
+    )
+    with pytest.raises(ModelUnavailable, match=r"None of the models here \(large\) .* specchat models ls"):
+        models.chosen(None)
+    models.check.memory = with_gpu
+    assert "None of the models here (large) fits the free memory." in models.why_no_default()
+    assert "(mine) has a rank in models.toml" in models_of({"mine": unranked}).why_no_default()
+
+
 def test_the_list_has_those_that_may_be_chosen_first(home: Household) -> None:
     entries = [replace(local(home, "z", 0), rank=None), local(home, "b", 2), local(home, "a", 1)]
     rows = models_of({entry.id: entry for entry in entries}).listed()
@@ -153,6 +169,9 @@ def test_a_model_of_the_hub_is_judged_from_its_header_draft_included(home: House
     assert verdict is not None
     assert verdict.fits
     assert verdict.demand.draft is not None
+    longer = models.verdict_from_hub(entry, client(), EngineSettings(Path(), context=4096, gpu_layers=1))
+    assert longer is not None
+    assert (longer.plan.request.context, longer.plan.request.gpu_layers) == (4096, 1)
     alone = models.verdict_from_hub(replace(entry, draft=None), client())
     assert alone is not None
     assert alone.demand.total < verdict.demand.total

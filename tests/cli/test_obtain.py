@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -315,3 +317,72 @@ def test_sizes_are_written_as_disks_count() -> None:
         "size unknown", "0 MB", "999 kB", "1 MB", "639 MB", "9.0 GB",
     ]  # fmt: skip
     assert (obtain._duration(59.4), obtain._duration(75), obtain._duration(7260)) == ("0:59", "1:15", "2 h 1 min")
+
+
+@pytest.fixture
+def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine with 16 MiB for a model."""
+    little = Memory("CPU", 1 << 30, 16 << 20, 0, 0, False)
+    monkeypatch.setattr(check, "host", lambda: little)
+    monkeypatch.setattr(gate, "host", lambda: little)
+
+
+@pytest.mark.usefixtures("narrow")
+@pytest.mark.parametrize("asked", [[], ["-k", "0"], ["-d", "hf:user/draft:Q8_0"], ["--method", "suffix"]])
+def test_the_command_that_a_refusal_proposes_works(home: Household, asked: list[str]) -> None:
+    large = ["--ctx", "100000", *asked]
+    code, _, err = run("-m", "pair", *large, "-y", "hello")
+    assert code == 4, err
+    found = re.search(r"Try: specchat (.*)\. Nothing was downloaded", err)
+    assert found, err
+    assert set(asked[1:]) < set(shlex.split(found[1])), "what was asked for stays"
+    code, _, err = run(*shlex.split(found[1]), "-y", "-n", "2", "hello")
+    assert code == 0, err
+
+
+@pytest.mark.parametrize("asked", [["-d", "none"], ["-k", "0"], ["--method", "none"], ["--method", "suffix"]])
+def test_a_draft_that_is_not_wanted_is_neither_weighed_nor_fetched(home: Household, asked: list[str]) -> None:
+    code, _, err = run("-m", "pair", *asked, "-y", "-n", "2", "hello")
+    assert code == 0, err
+    assert "draft-Q8_0.gguf" not in err
+    assert len(blobs(home)) == 1
+    assert not any("draft" in request.path for request in home.hub.requests)
+
+
+def test_a_draft_model_that_is_named_comes_without_its_own(home: Household) -> None:
+    home.catalogue(
+        '[large]\ntarget = { repo = "user/tiny", quant = "Q8_0" }\n[small]\n'
+        'target = { repo = "user/tiny", quant = "Q4_K_M" }\ndraft = { repo = "user/draft", file = "draft-Q8_0.gguf" }\n'
+    )
+    code, _, err = run("-m", "large", "-d", "small", "-y", "-n", "2", "hello")
+    assert code == 0, err
+    assert err.count(" fits: it needs") == 1
+    assert len(blobs(home)) == 2
+    assert not any("draft" in request.path for request in home.hub.requests)
+
+
+def test_a_draft_model_that_the_method_needs_is_fetched(home: Household) -> None:
+    assert run("models", "pull", "hf:user/tiny:Q4_K_M", "-y").code == 0
+    code, _, err = run("-m", "pair", "--method", "draft", "-n", "2", "hello")
+    assert code == 3
+    assert "The draft model of A pair is not on this machine. Get it with: specchat models pull pair -y" in err
+    code, _, err = run("-m", "pair", "--method", "draft", "-y", "-n", "2", "hello")
+    assert code == 0, err
+    assert len(blobs(home)) == 2
+
+
+def test_a_setting_that_is_out_of_range_is_said_before_the_question(home: Household) -> None:
+    assert run("-m", "pair", "--ctx", "3", "-y", "hello").code == 2
+    assert home.hub.asked() == []
+
+
+class Terminated(CtrlC):
+    number = signal.SIGTERM
+
+
+def test_a_question_that_the_system_ends_during_the_download_says_so(home: Household) -> None:
+    large = home.model("large.gguf", padded_to=6 << 20)
+    home.hub.add("user/large", **{"large__gguf": large})
+    home.hub.bytes_per_s = 5e6
+    code, _, _ = run("-m", "hf:user/large", "hello", typed=b"y\n", columns=200, stderr=Terminated("%"))
+    assert code == 143

@@ -2,22 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final, Self
 
 from specchat.catalogue.errors import ModelUnavailable
 from specchat.chat.message import Message, Role
+from specchat.chat.models import Models
 from specchat.chat.session import ModelRequest, Session, open_session
 from specchat.drafters.method import Method
 from specchat.engine.answer import Answer
-from specchat.engine.settings import AnswerSettings
+from specchat.engine.settings import AnswerSettings, SettingsError
+from specchat.engine.stopping import FinishReason
 from specchat.llama.errors import LlamaError
+from specchat.retrieval.errors import DatastoreError
 
 DEPTH = 4
 """Tokens drafted a step: a fixed depth drafts also where it does not pay, which a proof must."""
 CONTEXT = 1024
 _OWN_DEPTH = (Method.AUTO, Method.LOOKAHEAD)
+
+
+class AuditCancelled(Exception):
+    """The user wants no more of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Onlooker:
+    """Hears what happens now, and may end the audit between two tokens."""
+
+    told: Callable[[str], None] = lambda _: None
+    cancelled: Callable[[], bool] = lambda: False
+
+    def go_on(self) -> None:
+        """Raise AuditCancelled where the audit is to end."""
+        if self.cancelled():
+            raise AuditCancelled
+
+    def hear(self, what: str) -> None:
+        """Say what comes next; raises AuditCancelled."""
+        self.go_on()
+        self.told(what)
+
+    def of(self, part: str) -> Self:
+        """The same onlooker, who hears also which part of the audit it is."""
+        return replace(self, told=lambda what: self.told(f"{part}: {what}"))
+
+
+NOBODY: Final = Onlooker()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +76,20 @@ class Setup:
             past_text=False,
         )
 
+    def settled(self) -> Setup:
+        """With a model's name in the place of the default.
+
+        Choosing looks at the memory that is free, which an open session changes: chosen twice, two models might be
+        compared with each other. Raises ModelUnavailable where there is none.
+        """
+        if self.model is not None:
+            return self
+        models = Models()
+        try:
+            return replace(self, model=models.chosen(None).id)
+        finally:
+            models.close()
+
 
 @dataclass(frozen=True, slots=True)
 class Unavailable:
@@ -57,7 +104,7 @@ def contestant(setup: Setup, method: Method) -> Iterator[Session | Unavailable]:
     """An open session of `method`, closed at the end; what is missing where it can't be opened."""
     try:
         session = open_session(setup.request(method))
-    except (ModelUnavailable, LlamaError) as error:
+    except (ModelUnavailable, LlamaError, SettingsError, DatastoreError) as error:
         if method is Method.NONE:
             raise
         yield Unavailable(method, str(error))
@@ -71,11 +118,15 @@ def contestant(setup: Setup, method: Method) -> Iterator[Session | Unavailable]:
         session.close()
 
 
-def ask(session: Session, prompt: str, settings: AnswerSettings, *, fresh: bool = True) -> Answer:
-    """The whole answer to `prompt`; `fresh`: nothing of it is in the target's cache."""
+def ask(
+    session: Session, prompt: str, settings: AnswerSettings, onlooker: Onlooker = NOBODY, *, fresh: bool = True
+) -> Answer:
+    """The whole answer to `prompt`; `fresh`: nothing of it is in the target's cache. Raises AuditCancelled."""
     if fresh:
         session.engine.target.clear()
-    turn = session.ask([Message(Role.USER, prompt)], settings)
+    turn = session.ask([Message(Role.USER, prompt)], settings, cancelled=onlooker.cancelled)
     for _ in turn:
         pass
+    if turn.answer.finish_reason is FinishReason.CANCELLED:
+        raise AuditCancelled
     return turn.answer

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from specchat.bench.audit.contestants import Setup, Unavailable, ask, contestant
+from specchat.bench.audit.contestants import NOBODY, Onlooker, Setup, Unavailable, ask, contestant
 from specchat.chat.session import Session
 from specchat.drafters.method import Method
+from specchat.engine.answer import Answer
 from specchat.engine.settings import AnswerSettings
 from specchat.llama.context import Context
 from specchat.speculation.acceptance import AcceptanceMode
@@ -45,6 +46,8 @@ class Compared:
     drafted: int = 0
     accepted: int = 0
     forks: list[Fork] = field(default_factory=list)
+    note: str = ""
+    """Why nothing was drafted, in sentences, where it is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,38 +67,64 @@ class Trial:
         return AnswerSettings(SAMPLED, AcceptanceMode.COUPLED, self.seed, max_tokens=self.max_tokens)
 
 
+@dataclass(frozen=True, slots=True)
+class _Parting:
+    """A fork whose gap is not measured yet."""
+
+    compared: Compared
+    trial: Trial
+    history: list[int]
+    """The prompt and what both wrote."""
+    position: int
+    plain: int
+    other: int
+
+    def fork(self, gap: float) -> Fork:
+        return Fork(self.trial.prompt, self.trial.seed, self.position, self.plain, self.other, gap)
+
+
 def compare(
-    setup: Setup,
-    methods: Sequence[Method],
-    trials: Sequence[Trial],
-    told: Callable[[str], None] = lambda _: None,
+    setup: Setup, methods: Sequence[Method], trials: Sequence[Trial], onlooker: Onlooker = NOBODY
 ) -> tuple[list[Compared], list[Unavailable]]:
-    """Every method's answers against plain decoding's. Raises what opening the model for plain decoding raises."""
-    found, missing = list[Compared](), list[Unavailable]()
-    with contestant(setup, Method.NONE) as plain:
-        assert isinstance(plain, Session)
-        expected = list[tuple[list[int], list[int]]]()
-        for trial in trials:
-            told(f"plain decoding, answer {len(expected) + 1} of {len(trials)}")
-            answer = ask(plain, trial.text, trial.settings)
-            expected.append((answer.transcript[: answer.timings.prompt_tokens], answer.token_ids))
-        for method in methods:
-            with contestant(setup, method) as session:
-                if isinstance(session, Unavailable):
-                    missing.append(session)
-                    continue
-                compared = Compared(method)
-                for number, (trial, (prompt, ids)) in enumerate(zip(trials, expected, strict=True)):
-                    told(f"{method}, answer {number + 1} of {len(trials)}")
-                    _compare_one(compared, session, trial, prompt, ids, plain.engine.target)
-                found.append(compared)
+    """Every method's answers against plain decoding's; one model is open at a time, since two may not fit.
+
+    `setup` names its model. Raises what opening that for plain decoding raises, and AuditCancelled.
+    """
+    found, missing, partings = list[Compared](), list[Unavailable](), list[_Parting]()
+    expected = _expected(setup, trials, onlooker)
+    for method in methods:
+        with contestant(setup, method) as session:
+            if isinstance(session, Unavailable):
+                missing.append(session)
+                continue
+            compared = Compared(method)
+            for number, (trial, (prompt, ids)) in enumerate(zip(trials, expected, strict=True)):
+                onlooker.hear(f"{method}, answer {number + 1} of {len(trials)}")
+                answer = ask(session, trial.text, trial.settings, onlooker)
+                partings += _compare_one(compared, trial, prompt, ids, answer)
+            if not compared.drafted:
+                compared.note = " ".join(session.engine.take_notes())
+            found.append(compared)
+    if partings:
+        _measure_gaps(setup, partings, onlooker)
     return found, missing
 
 
+def _expected(setup: Setup, trials: Sequence[Trial], onlooker: Onlooker) -> list[tuple[list[int], list[int]]]:
+    """Token ids of each trial's prompt and of its answer by plain decoding."""
+    expected = list[tuple[list[int], list[int]]]()
+    with contestant(setup, Method.NONE) as plain:
+        assert isinstance(plain, Session)
+        for trial in trials:
+            onlooker.hear(f"plain decoding, answer {len(expected) + 1} of {len(trials)}")
+            answer = ask(plain, trial.text, trial.settings, onlooker)
+            expected.append((answer.transcript[: answer.timings.prompt_tokens], answer.token_ids))
+    return expected
+
+
 def _compare_one(
-    compared: Compared, session: Session, trial: Trial, prompt: list[int], ids: list[int], plain: Context
-) -> None:
-    answer = ask(session, trial.text, trial.settings)
+    compared: Compared, trial: Trial, prompt: list[int], ids: list[int], answer: Answer
+) -> Iterator[_Parting]:
     other = answer.token_ids
     compared.tokens += len(other)
     compared.drafted += answer.metrics.drafted
@@ -104,8 +133,16 @@ def _compare_one(
         return
     at = next((i for i, (a, b) in enumerate(zip(ids, other, strict=False)) if a != b), min(len(ids), len(other)))
     one, two = (tokens[at] if at < len(tokens) else -1 for tokens in (ids, other))
-    gap = _gap(plain, [*prompt, *ids[:at]], trial.seed)
-    compared.forks.append(Fork(trial.prompt, trial.seed, at, one, two, gap))
+    yield _Parting(compared, trial, [*prompt, *ids[:at]], at, one, two)
+
+
+def _measure_gaps(setup: Setup, partings: Sequence[_Parting], onlooker: Onlooker) -> None:
+    with contestant(setup, Method.NONE) as plain:
+        assert isinstance(plain, Session)
+        for number, parting in enumerate(partings):
+            onlooker.hear(f"fork {number + 1} of {len(partings)}: how clear the choice was")
+            gap = _gap(plain.engine.target, parting.history, parting.trial.seed)
+            parting.compared.forks.append(parting.fork(gap))
 
 
 def _gap(plain: Context, history: list[int], seed: int | None) -> float:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
-from specchat.bench.audit.contestants import Setup, Unavailable, ask, contestant
+from specchat.bench.audit.contestants import NOBODY, Onlooker, Setup, Unavailable, ask, contestant
 from specchat.chat.session import Session
 from specchat.drafters.method import Method
 from specchat.engine.settings import AnswerSettings
@@ -37,11 +37,11 @@ class Statistics:
 
 
 def compare_pairs(
-    setup: Setup, methods: Sequence[Method], samples: int, told: Callable[[str], None] = lambda _: None
+    setup: Setup, methods: Sequence[Method], samples: int, onlooker: Onlooker = NOBODY
 ) -> Statistics | Unavailable:
     """Sample short answers with the first of `methods` that the model has, and without; compare their token pairs.
 
-    The seeds are fixed, so that the same build gives the same p-value.
+    The seeds are fixed, so that the same build gives the same p-value. Raises AuditCancelled.
     """
     missing = Unavailable(Method.NONE, "no method was asked for.")
     for method in methods:
@@ -52,9 +52,9 @@ def compare_pairs(
             plain, drafted = list[tuple[int, ...]](), list[tuple[int, ...]]()
             tested = accepted = proposed = 0
             for i in range(samples):
-                told(f"statistics, {method}: sample {i + 1} of {samples}")
-                plain.append(_sample(session, 2 * i, speculate=False)[0])
-                ids, (more, kept, looked_at) = _sample(session, 2 * i + 1, speculate=True)
+                onlooker.hear(f"statistics, {method}: sample {i + 1} of {samples}")
+                plain.append(_sample(session, 2 * i, onlooker, speculate=False)[0])
+                ids, (more, kept, looked_at) = _sample(session, 2 * i + 1, onlooker, speculate=True)
                 drafted.append(ids)
                 proposed, accepted, tested = proposed + more, accepted + kept, tested + looked_at
             chi_square, freedom = homogeneity([ids[1:3] for ids in plain], [ids[1:3] for ids in drafted])
@@ -63,9 +63,11 @@ def compare_pairs(
     return missing
 
 
-def _sample(session: Session, seed: int, *, speculate: bool) -> tuple[tuple[int, ...], tuple[int, int, int]]:
+def _sample(
+    session: Session, seed: int, onlooker: Onlooker, *, speculate: bool
+) -> tuple[tuple[int, ...], tuple[int, int, int]]:
     settings = AnswerSettings(_SAMPLING, AcceptanceMode.EXACT, seed, max_tokens=TOKENS, speculate=speculate)
-    answer = ask(session, PROMPT, settings, fresh=False)
+    answer = ask(session, PROMPT, settings, onlooker, fresh=False)
     figures = answer.metrics
     return tuple(answer.token_ids), (figures.drafted, figures.accepted, figures.tested)
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from specchat.bench.audit.contestants import Setup, Unavailable
+from specchat.bench.audit.contestants import NOBODY, Onlooker, Setup, Unavailable
 from specchat.bench.audit.identity import Compared, Fork, Trial, compare
 from specchat.bench.audit.numerics import BATCHES, Numerics, measure
 from specchat.bench.audit.statistics import Statistics, compare_pairs
@@ -14,7 +14,7 @@ from specchat.bench.prompts import PROMPTS
 from specchat.drafters.method import Method
 
 METHODS = tuple(method for method in Method if method is not Method.NONE)
-_SAMPLED_METHODS = (Method.DRAFT, Method.LAYER_SKIP, Method.EARLY_EXIT, Method.SUFFIX)
+SAMPLED_METHODS = (Method.DRAFT, Method.LAYER_SKIP, Method.EARLY_EXIT, Method.SUFFIX)
 """Those whose drafts are sampled come first: they are the ones a rule could get wrong."""
 _KINDS = ("copy", "code", "prose", "list")
 """Copying first: without it, what drafts from text already seen has little to draft."""
@@ -40,9 +40,11 @@ QUICK = Extent(prompts=2, tokens=24, seeds=1, samples=80, positions=48)
 class Audit:
     """What was found."""
 
+    model: str
     greedy: list[Compared]
     coupled: list[Compared]
     unavailable: list[Unavailable]
+    """Also what dropped out on the way, such as for want of memory."""
     statistics: Statistics | Unavailable
     numerics: Numerics
 
@@ -75,19 +77,36 @@ class Audit:
 
     @property
     def exact(self) -> bool:
-        """Whether nothing was violated."""
-        return not self.violations
+        """Whether something was drafted and nothing was violated."""
+        return bool(self._drafted) and not self.violations
+
+    @property
+    def _drafted(self) -> list[Compared]:
+        """What proves something: answers without any drafts are plain decoding's own."""
+        return [row for row in (*self.greedy, *self.coupled) if row.drafted]
+
+    @property
+    def _nothing(self) -> str:
+        """Why nothing was compared."""
+        reasons = {gone.method: gone.reason for gone in self.unavailable}
+        for row in self.greedy:
+            reasons.setdefault(row.method, row.note or "it drafted nothing here.")
+        shown = "; ".join(f"{method}: {reason.rstrip('.')}" for method, reason in reasons.items())
+        return f"Nothing was compared: {shown or 'no method was asked for'}."
 
     @property
     def verdict(self) -> str:
         """One line for people."""
-        if not self.exact:
+        if self.violations:
             return f"NOT EXACT: {self.violations[0]}"
-        forks = sum(len(row.forks) for row in (*self.greedy, *self.coupled))
-        tokens = sum(row.tokens for row in (*self.greedy, *self.coupled))
-        said = [f"Exact: {len(self.greedy)} methods wrote the same {tokens:,} tokens as plain decoding"]
+        if not self._drafted:
+            return self._nothing
+        forks = sum(len(row.forks) for row in self._drafted)
+        tokens = sum(row.tokens for row in self._drafted)
+        methods = _counted(len({row.method for row in self._drafted}), "method")
+        said = [f"Exact: {methods} wrote the same {tokens:,} tokens as plain decoding"]
         if forks:
-            said = [f"Exact up to rounding: {forks} near ties went the other way in {tokens:,} tokens"]
+            said = [f"Exact up to rounding: {_counted(forks, 'near tie')} went the other way in {tokens:,} tokens"]
         test = self.statistics
         if isinstance(test, Statistics) and test.p_value is not None:
             said.append(f"sampled text has its distribution (p = {test.p_value:.2f}, {test.samples} samples a side)")
@@ -97,6 +116,7 @@ class Audit:
         """Everything, JSON-able."""
         return {
             "schema": 1,
+            "model": self.model,
             "exact": self.exact,
             "verdict": self.verdict,
             "violations": self.violations,
@@ -109,17 +129,20 @@ class Audit:
         }
 
 
-def audit(
-    setup: Setup, extent: Extent, methods: Sequence[Method] = METHODS, told: Callable[[str], None] = lambda _: None
-) -> Audit:
-    """Run it all; `told` hears what happens now. Raises what opening the model for plain decoding raises."""
+def _counted(number: int, name: str) -> str:
+    return f"{number} {name}{'' if number == 1 else 's'}"
+
+
+def audit(setup: Setup, extent: Extent, methods: Sequence[Method] = METHODS, onlooker: Onlooker = NOBODY) -> Audit:
+    """Run it all. Raises what opening the model for plain decoding raises, and AuditCancelled."""
+    setup = setup.settled()
     texts = [PROMPTS[kind][0] for kind in _KINDS][: extent.prompts]
-    numerics = measure(setup, texts[0], extent.positions, told, batches=BATCHES)
+    numerics = measure(setup, texts[0], extent.positions, onlooker, batches=BATCHES)
     trials = [Trial(i, text, None, extent.tokens) for i, text in enumerate(texts)]
-    greedy, missing = compare(setup, methods, trials, lambda what: told(f"greedy: {what}"))
+    greedy, missing = compare(setup, methods, trials, onlooker.of("greedy"))
     there = [row.method for row in greedy]
     seeded = [Trial(i, text, seed, extent.tokens) for seed in range(extent.seeds) for i, text in enumerate(texts[:2])]
-    coupled, _ = compare(setup, there, seeded, lambda what: told(f"coupled: {what}"))
-    sampled = [method for method in _SAMPLED_METHODS if method in there]
-    statistics = compare_pairs(setup, sampled, extent.samples, told)
-    return Audit(greedy, coupled, missing, statistics, numerics)
+    coupled, dropped_out = compare(setup, there, seeded, onlooker.of("coupled"))
+    sampled = [method for method in SAMPLED_METHODS if method in there]
+    statistics = compare_pairs(setup, sampled, extent.samples, onlooker)
+    return Audit(setup.model or "", greedy, coupled, [*missing, *dropped_out], statistics, numerics)
