@@ -121,6 +121,20 @@ class Models:
         names = ", ".join(visible(entry.id) for entry in ranked or here)
         return f"None of the models here ({names}) {enough}. Name one with -m."
 
+    @classmethod
+    def settle(cls, name: str | None) -> str:
+        """`name` itself, or the id of the model to take unasked; raises ModelUnavailable.
+
+        Choosing looks at the memory that is free, which an open model changes: whoever opens several settles first.
+        """
+        if name is not None:
+            return name
+        models = cls()
+        try:
+            return models.chosen(None).id
+        finally:
+            models.close()
+
     def chosen_or_offered(self, name: str | None, may_offer: bool) -> Entry:
         """Like `chosen`; where nothing is here and `may_offer`, the best that fits, to be downloaded."""
         if name is None and may_offer and self.default() is None:

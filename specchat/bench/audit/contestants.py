@@ -82,13 +82,7 @@ class Setup:
         Choosing looks at the memory that is free, which an open session changes: chosen twice, two models might be
         compared with each other. Raises ModelUnavailable where there is none.
         """
-        if self.model is not None:
-            return self
-        models = Models()
-        try:
-            return replace(self, model=models.chosen(None).id)
-        finally:
-            models.close()
+        return replace(self, model=Models.settle(self.model))
 
 
 @dataclass(frozen=True, slots=True)
