@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Final
 
 from specchat.catalogue.entries import Catalogue, Entry
-from specchat.catalogue.errors import ModelUnavailable
 from specchat.catalogue.reference import resolve
 from specchat.catalogue.sources import HubFile, HubQuery
 from specchat.chat.text import visible
