@@ -12,7 +12,7 @@ from specchat.engine.settings import EngineSettings
 from specchat.engine.sizes import draft_params, target_params
 from specchat.fit.exact import Devices, ExactMeasure, FitUnavailable
 from specchat.fit.formula import demand_of_shapes
-from specchat.fit.memory import Memory, host, nvidia_cards, of_gpus, planned
+from specchat.fit.memory import Memory, host, nvidia_cards, of_gpus, planned, with_freed
 from specchat.fit.pairs import Pair, Source, shape_here
 from specchat.fit.request import FitRequest
 from specchat.fit.shape import Shape, ShapeUnknown
@@ -47,17 +47,21 @@ def request_for(
 
 
 class Check:
-    """Judges pairs against one memory: the machine's, or with `vram` that of a card with so many bytes.
+    """Judges pairs against one memory: the machine's, with `vram` that of a card with so many bytes, or `memory`.
 
-    One process is asked about all of them; close it before models are loaded, since on a GPU it holds memory.
+    `freed`: bytes that will be free besides, since another process closes the model that it holds before one is opened.
+    One process is asked about all pairs; close it before models are loaded, since on a GPU it holds memory.
     """
 
-    def __init__(self, vram: int | None = None) -> None:
+    def __init__(self, vram: int | None = None, *, memory: Memory | None = None, freed: int = 0) -> None:
         # Before the probe: it wakes up the driver, which then takes memory of its own.
         self._cards = nvidia_cards()
         self._exact: ExactMeasure | None = None
         self._estimates = False
-        self.memory = planned(vram) if vram is not None else self._of_machine()
+        if memory is not None:
+            self.memory = memory
+        else:
+            self.memory = with_freed(self._of_machine(), freed) if vram is None else planned(vram)
 
     def _of_machine(self) -> Memory:
         gpus = self._devices().gpus

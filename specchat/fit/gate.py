@@ -27,9 +27,10 @@ def require_fit(pair: Pair, settings: EngineSettings, named: Mapping[str, str] |
 
     Raises DoesNotFit with what to change, ModelUnusable for a file that is no model.
     """
-    if _plenty_of_room(pair, settings):
+    memory = memory_here()
+    if _plenty_of_room(pair, settings, memory):
         return
-    with Check() as check:
+    with Check(memory=memory) as check:
         try:
             verdict = check.judge(pair, settings, draft_kv_type=settings.draft_kv_type)
         except FitUnavailable:
@@ -40,9 +41,7 @@ def require_fit(pair: Pair, settings: EngineSettings, named: Mapping[str, str] |
     raise DoesNotFit(f"{sentence(verdict)} {advice(verdict, settings, named)} (or --force, to load it all the same).")
 
 
-def advice(
-    verdict: Verdict, settings: EngineSettings | None = None, named: Mapping[str, str] | None = None
-) -> str:
+def advice(verdict: Verdict, settings: EngineSettings | None = None, named: Mapping[str, str] | None = None) -> str:
     """What to do about a verdict that it does not fit: every change that is enough, and the command of the first.
 
     Options that `settings` has otherwise than by default stay in the command.
@@ -76,13 +75,12 @@ def memory_here() -> Memory:
     """The memory of the device that this process will compute on."""
     if not library().offloads:
         return host()
-    cards = nvidia_cards()
+    # In this order: looking for GPUs makes this process's context, where it has none from a load before.
     found = gpus()
-    return of_gpus(found, cards) if found else host()
+    return of_gpus(found, nvidia_cards(), has_context=True) if found else host()
 
 
-def _plenty_of_room(pair: Pair, settings: EngineSettings) -> bool:
-    memory = memory_here()
+def _plenty_of_room(pair: Pair, settings: EngineSettings, memory: Memory) -> bool:
     try:
         target = shape_here(pair.target)
         draft = None if pair.draft is None else shape_here(pair.draft)

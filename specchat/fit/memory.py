@@ -6,7 +6,7 @@ import contextlib
 import importlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -86,6 +86,14 @@ def host() -> Memory:
     return Memory("CPU", total, free, 0, MARGIN, False)
 
 
+def with_freed(memory: Memory, freed: int) -> Memory:
+    """`memory` once the process that will load has closed the model that it holds, which frees so many bytes.
+
+    That process has been with the driver already, so that nothing more is taken for that.
+    """
+    return replace(memory, free=min(memory.free + freed, memory.total), overhead=0) if freed else memory
+
+
 def nvidia_cards() -> dict[str, Card]:
     """The NVIDIA cards of this machine by PCI address, without waking them up; empty where NVML is missing."""
     try:
@@ -128,27 +136,31 @@ def pci_address(text: str) -> str:
     return f"{domain[-4:]}:{rest}"
 
 
-def of_gpus(gpus: Sequence[Gpu], cards: Mapping[str, Card], *, wsl: bool | None = None) -> Memory:
+def of_gpus(
+    gpus: Sequence[Gpu], cards: Mapping[str, Card], *, wsl: bool | None = None, has_context: bool = False
+) -> Memory:
     """The memory of the GPUs that llama.cpp offloads to; `cards` as they were before it woke them up.
 
-    llama.cpp spreads layers over all of them, so their memory counts together. What NVML says is preferred: it was
-    asked before any context was there. Under WSL both views are known to miss what Windows uses; the lesser counts.
+    `has_context`: `cards` are as they were after that, by the process that will load; nothing is taken off for its
+    context then. llama.cpp spreads layers over all of them, so their memory counts together. What NVML says is
+    preferred. Under WSL both views are known to miss what Windows uses; the lesser counts.
     """
     wsl = under_wsl() if wsl is None else wsl
-    views = [_one_gpu(gpu, cards.get(pci_address(gpu.pci_id)), wsl=wsl) for gpu in gpus]
+    context = 0 if has_context else CUDA_CONTEXT
+    views = [_one_gpu(gpu, cards.get(pci_address(gpu.pci_id)), context, wsl=wsl) for gpu in gpus]
     first = views[0]
     name = first.device if len(views) == 1 else f"{len(views)} × {first.device}"
     totals = (sum(v.total for v in views), sum(v.free for v in views), sum(v.overhead for v in views))
     return Memory(name, *totals, sum(v.margin for v in views), True)
 
 
-def _one_gpu(gpu: Gpu, card: Card | None, *, wsl: bool) -> Memory:
+def _one_gpu(gpu: Gpu, card: Card | None, context: int, *, wsl: bool) -> Memory:
     if card is None:
         # Asked after llama.cpp made its context, which is thus already counted.
         return Memory(gpu.name, gpu.total, gpu.free, 0, SHARED_MARGIN if wsl else MARGIN, True)
-    free = min(card.free, gpu.free + CUDA_CONTEXT) if wsl else card.free
+    free = min(card.free, gpu.free + context) if wsl else card.free
     margin = SHARED_MARGIN if wsl or card.display else MARGIN
-    return Memory(card.name, card.total, free, CUDA_CONTEXT, margin, True)
+    return Memory(card.name, card.total, free, context, margin, True)
 
 
 def under_wsl() -> bool:

@@ -162,7 +162,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
          "Whether models that can think before they answer do so: on, off, or as the model wants (auto).",
          keys="ctrl+t", slash="think", argument="on|off|auto"),
     _act("editor", "Write the prompt in your editor", "writing.edit_prompt", _A,
-         "Opens the prompt in $VISUAL or $EDITOR.", keys="ctrl+g", slash="editor"),
+         "Opens the prompt in $VISUAL or $EDITOR.", keys="ctrl+g", slash="editor", when=_nothing_written),
     _act("file", "Attach a text file", "writing.attach", _A,
          "Sends the text of a file with the next question; without a path takes them back.",
          slash="file read", argument="[PATH]"),
@@ -193,7 +193,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
          short="newer"),
     _act("open_message", "Open the message in your editor", "writing.open_message", _M,
          "Opens the text in $VISUAL or $EDITOR, to read or to save elsewhere.",
-         keys="o", slash="open", when=_on_message, short="open"),
+         keys="o", slash="open", when=_on_quiet_message, short="open"),
 
     _act("new", "New conversation", "chats.new", _C, "Begins an empty conversation; the present one is kept.",
          keys="ctrl+n", slash="new clear", short="new"),
@@ -229,8 +229,8 @@ ACTIONS: Final[tuple[Action, ...]] = (
     _act("k", "Tokens drafted a step", "models.draft_tokens", _D,
          "A number from 0 to 64, or auto for what pays. Loads the model again.", slash="k", argument="N|auto"),
     _act("reload", "Load the model again", "models.reload", _D,
-         "As it was, with half the context (smaller), or without drafting (plain).",
-         keys="f9", slash="reload", argument="[smaller|plain]", when=_nothing_written, short="reload"),
+         "As it was, with half (smaller) or twice the context (larger), or without drafting (plain).",
+         keys="f9", slash="reload", argument="[smaller|larger|plain]", when=_nothing_written, short="reload"),
 
     _act("panel", "Panel of figures", "looking.panel", _V, "Shows or hides the panel of figures.",
          keys="f3", slash="panel", short="figures"),

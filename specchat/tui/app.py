@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 from collections.abc import Awaitable
 from typing import ClassVar, Final
@@ -18,10 +17,11 @@ from specchat.chat.store import Store
 from specchat.chat.store_file import StoreError
 from specchat.tui import theme
 from specchat.tui.actions import ACTIONS, BY_ID, Action, Situation
+from specchat.tui.arriving import arrived
+from specchat.tui.attaching import names_of
 from specchat.tui.commands import Command, Prompt, Unknown, read
 from specchat.tui.completion import Completion
-from specchat.tui.engine_state import Phase
-from specchat.tui.faults import TellsFaults
+from specchat.tui.faults import TellsFaults, expected, sentence_of
 from specchat.tui.footer import Footer
 from specchat.tui.header import Header
 from specchat.tui.hearing import Hearing
@@ -32,7 +32,7 @@ from specchat.tui.options import ChatOptions
 from specchat.tui.palette import ActionCommands
 from specchat.tui.panel.panel import Panel
 from specchat.tui.prompt import PromptArea
-from specchat.tui.shelf import Download, DownloadState, Shelf
+from specchat.tui.shelf import Download, Shelf
 from specchat.tui.showing import choice_of, welcome
 from specchat.tui.stage import EngineClient, Severity
 from specchat.tui.talk import Talk
@@ -40,6 +40,7 @@ from specchat.tui.transcript import Transcript
 
 _PLACEHOLDER: Final = "Ask something, or begin with / for a command"
 _LOOK_AT_DOWNLOADS_S: Final = 1.0
+_SAVE_AGAIN_S: Final = 5.0
 PANEL_FROM: Final = 100
 """Columns from which there is room for the panel beside the text."""
 
@@ -71,7 +72,7 @@ class ChatApp(TellsFaults, inherit_bindings=False):
         self._hearing = Hearing(self.talk)
         self.downloads: dict[str, Download] = {}
         self.attached: dict[str, str] = {}
-        """Files that go with the next question, as its text, by their names."""
+        """Files that go with the next question, as its text, by their paths."""
         self.last_interrupt: float | None = None
         self._panel_chosen = False
 
@@ -83,7 +84,7 @@ class ChatApp(TellsFaults, inherit_bindings=False):
                 yield Static(welcome(self.keys), id="welcome")
                 yield Transcript(id="transcript", clock=self.options.clock)
             yield Panel(id="panel")
-        yield Notice(id="notice")
+        yield Notice(self.shelf, self.keys, id="notice")
         yield Static(id="status", markup=False)
         complete = Completion(lambda: [row.id for row in self.shelf.rows()], lambda: self.available_themes)
         yield PromptArea(id="prompt", history=self.options.history, complete=complete, placeholder=_PLACEHOLDER)
@@ -99,12 +100,11 @@ class ChatApp(TellsFaults, inherit_bindings=False):
         self.prompt.focus()
         self.stage.show_whether_empty()
         self.set_interval(_LOOK_AT_DOWNLOADS_S, self._look_at_downloads)
+        self.set_interval(_SAVE_AGAIN_S, self._hearing.save_again)
         self.call_after_refresh(self._start)
 
     async def _start(self) -> None:
-        for note in self.options.notes:
-            self.say(note, "warning")
-        for note in self.store.notes:
+        for note in (*self.options.notes, *self.store.notes):
             self.say(note, "warning")
         self._hear()
         await self.talk.worker.start()
@@ -114,18 +114,15 @@ class ChatApp(TellsFaults, inherit_bindings=False):
         if self.options.load is not None:
             self.talk.open_model(self.options.load)
         self.changed()
-        await self._open_conversation()
+        await self.attempt(self._open_conversation())
         if self.options.load is None:
             await self.perform(BY_ID["model"], "")
 
     async def _open_conversation(self) -> None:
-        try:
-            latest = self.store.latest() if self.options.latest else None
-            chat_id = self.options.chat or (latest.id if latest else None)
-            if chat_id is not None:
-                await self.talk.open(chat_id)
-        except StoreError as error:
-            self.say(str(error), "error")
+        latest = self.store.latest() if self.options.latest else None
+        chat_id = self.options.chat or (latest.id if latest else None)
+        if chat_id is not None:
+            await self.talk.open(chat_id)
 
     @work
     async def _hear(self) -> None:
@@ -138,38 +135,28 @@ class ChatApp(TellsFaults, inherit_bindings=False):
                 self.say(str(error), "error")
 
     def _look_at_downloads(self) -> None:
-        """Say when a model is here; the list of models, where it is open, does more."""
-        if not self.downloads or not self.stands:
-            return
-        if self.screen is self.base:
-            done = [id for id, fetched in self.downloads.items() if fetched.progress().state is DownloadState.DONE]
-            for id in done:
-                del self.downloads[id]
+        if self.downloads and self.stands:
+            # The list of models, where it is open, does more.
+            for id in arrived(self.downloads) if self.screen is self.base else ():
                 self.say(f"{id} is here. /model {id} opens it.")
-        self.changed()
+            self.changed()
 
     async def leave(self) -> None:
-        """Keep what was written, free the models, end."""
-        await self.talk.close()
-        if self.options.remember_theme is not None and self.theme != self.options.theme:
-            self.options.remember_theme(self.theme)
-        self.exit(0)
+        """Keep what was written, free the models, end, whatever goes wrong on the way."""
+        try:
+            self.talk.take_back_waiting()
+            self.prompt.clear_prompt()
+            await self.talk.close()
+            if self.options.remember_theme is not None and self.theme != self.options.theme:
+                self.options.remember_theme(self.theme)
+        finally:
+            self.exit(0)
 
     # Actions
 
     def situation(self) -> Situation:
         """What is going on."""
-        talk, transcript = self.talk, self.transcript
-        focused = self.focused
-        return Situation(
-            generating=talk.writing is not None or talk.asking,
-            loaded=talk.engine.phase is Phase.READY,
-            failed=talk.engine.phase in (Phase.FAILED, Phase.NONE),
-            has_messages=bool(transcript.records),
-            on_message=focused is transcript,
-            prompt_empty=not self.prompt.text,
-            in_prompt=focused is not None and self.prompt in focused.ancestors_with_self,
-        )
+        return self.stage.situation()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Keys do what makes sense now, and otherwise nothing."""
@@ -184,10 +171,14 @@ class ChatApp(TellsFaults, inherit_bindings=False):
 
     async def perform(self, action: Action, argument: str) -> bool:
         """Do an action; what goes wrong is said, never thrown. Returns whether it went well."""
+        return await self.attempt(action.load()(self, argument))
+
+    async def attempt(self, deed: Awaitable[object]) -> bool:
+        """Do something; what goes wrong is said, never thrown. Returns whether it went well."""
         try:
-            await action.load()(self, argument)
-        except (StoreError, ValueError, LookupError) as error:
-            self.say(str(error), "error")
+            await deed
+        except expected() as error:
+            self.say(sentence_of(error), "error")
             return False
         finally:
             self.changed()
@@ -196,12 +187,14 @@ class ChatApp(TellsFaults, inherit_bindings=False):
     @on(PromptArea.Submitted)
     async def submitted(self, event: PromptArea.Submitted) -> None:
         """A prompt goes to the model, a command to its action."""
+        if not self.prompt.full_text.startswith(event.text):
+            return  # It was sent already: Enter was pressed twice while the screen stood still.
         match read(event.text):
             case Prompt(text):
-                await self._send(text)
+                await self._send(text, event.text)
             case Command(action, argument) if action.slash_when(self.situation()):
                 # First, since the action may put something else there.
-                self.prompt.clear_prompt()
+                self.prompt.clear_prompt(event.text)
                 if not await self.perform(action, argument):
                     self.prompt.set_text(event.text)
             case Command(action, _):
@@ -209,23 +202,30 @@ class ChatApp(TellsFaults, inherit_bindings=False):
             case Unknown(_, sentence):
                 self.say(sentence, "warning")
 
-    async def _send(self, text: str) -> None:
+    async def _send(self, text: str, typed: str) -> None:
+        if not text.strip() and not self.attached:
+            return
         try:
             await self.talk.send("\n".join([*self.attached.values(), text]))
         except StoreError as error:
             # The text stays in the prompt.
             self.say(str(error), "error")
             return
-        self.attached.clear()
-        self.prompt.clear_prompt()
+        self.attach({})
+        self.prompt.clear_prompt(typed)
 
-    # What the transcript asks for
+    @on(PromptArea.ScrollRequested)
+    def scroll_requested(self, event: PromptArea.ScrollRequested) -> None:
+        """The keys that scroll do so from the prompt too."""
+        self.transcript.scroll_from_afar(event.pages)
 
     @on(PromptArea.FilesDropped)
     async def files_dropped(self, event: PromptArea.FilesDropped) -> None:
         """Files go with the next question."""
         for path in event.paths:
             await self.perform(BY_ID["file"], str(path))
+
+    # What the transcript asks for
 
     @on(Transcript.CopyRequested)
     def copy_requested(self, event: Transcript.CopyRequested) -> None:
@@ -237,12 +237,15 @@ class ChatApp(TellsFaults, inherit_bindings=False):
 
     @on(Transcript.EditRequested)
     async def edit_requested(self, event: Transcript.EditRequested) -> None:
-        """A question is written anew."""
-        await self.perform(BY_ID["edit"], event.node_id)
+        """A question is written anew; not while an answer is written or waited for, which would lose its place."""
+        if not self.situation().generating:
+            await self.perform(BY_ID["edit"], event.node_id)
 
     @on(Transcript.SiblingRequested)
     async def sibling_requested(self, event: Transcript.SiblingRequested) -> None:
         """Another version of a message is shown."""
+        if self.situation().generating:
+            return
         await self.perform(BY_ID["next_branch" if event.step > 0 else "previous_branch"], event.node_id)
 
     # The stage
@@ -285,24 +288,10 @@ class ChatApp(TellsFaults, inherit_bindings=False):
 
     # For the actions
 
-    async def attempt(self, deed: Awaitable[object]) -> None:
-        """Do something with the store; what goes wrong is said."""
-        try:
-            await deed
-        except StoreError as error:
-            self.say(str(error), "error")
-        self.changed()
-
     def attach(self, files: dict[str, str]) -> None:
-        """These files, and no others, go with the next question."""
+        """These files, by their paths, and no others go with the next question."""
         self.attached = files
-        self.prompt.set_attachments(files)
-
-    async def forget(self, chat_id: str) -> None:
-        """Delete a conversation; one that is on the screen leaves it. Raises StoreError."""
-        if self.talk.chat is not None and self.talk.chat.id == chat_id:
-            await self.talk.new()
-        await asyncio.to_thread(self.options.forget or self.store.delete, chat_id)
+        self.prompt.set_attachments(names_of(files))
 
     def show_panel(self, visible: bool) -> None:
         """Show or hide the panel; from then on the width does not decide any more."""

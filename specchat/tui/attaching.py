@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -18,12 +20,27 @@ class NotAttached(Exception):
 
 def attached(path_text: str) -> tuple[str, str]:
     """The file's name, and its text in a fence with the name; raises NotAttached."""
-    path = Path(_unquoted(path_text)).expanduser()
+    path = path_of(path_text)
     text = _read(path)
     language = path.suffix.removeprefix(".") if re.fullmatch(r"\.[A-Za-z0-9]+", path.suffix) else ""
     fence = "`" * max(3, 1 + max((len(run) for run in re.findall(r"`+", text)), default=0))
     ending = "" if text.endswith("\n") or not text else "\n"
     return path.name, f"{path.name}:\n{fence}{language}\n{text}{ending}{fence}\n"
+
+
+def path_of(path_text: str) -> Path:
+    """The path that was written or dropped; raises NotAttached."""
+    try:
+        return Path(_unquoted(path_text)).expanduser()
+    except RuntimeError:
+        raise NotAttached(f"There is no home directory for {path_text}. Name a text file: /file PATH.") from None
+
+
+def names_of(paths: Iterable[str]) -> list[str]:
+    """What to call each file: its name, with its directory where two have the same name."""
+    files = [Path(path) for path in paths]
+    count = Counter(file.name for file in files)
+    return [file.name if count[file.name] == 1 else f"{file.parent.name}/{file.name}" for file in files]
 
 
 def _read(path: Path) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from specchat.tui.actions import BY_SLASH
 from specchat.tui.choices import KEYS
+from specchat.tui.faults import expected
 
 _FIXED = {
     "spec": ("on", "off"),
@@ -14,7 +15,7 @@ _FIXED = {
     "set": KEYS,
     "show": ("info", "params", "system", "draft"),
     "export": ("md", "json"),
-    "reload": ("smaller", "plain"),
+    "reload": ("smaller", "larger", "plain"),
     "copy": ("code",),
     "k": ("auto",),
 }
@@ -35,7 +36,11 @@ class Completion:
         if not space:
             whole = _certain(name, BY_SLASH)
             return None if whole is None else (1, whole)
-        whole = self._argument(name, argument)
+        try:
+            whole = self._argument(name, argument)
+        except expected():
+            # Nothing is certain then; the command itself says what is wrong.
+            return None
         return None if whole is None else (len(name) + 2, whole)
 
     def _argument(self, name: str, argument: str) -> str | None:

@@ -1,4 +1,4 @@
-"""An app that ends over a fault of its own with a sentence."""
+"""What goes wrong: what can be expected to is a sentence, and a fault of the program ends it with one."""
 
 from __future__ import annotations
 
@@ -6,6 +6,24 @@ import sys
 
 from rich.text import Text
 from textual.app import App
+
+from specchat.chat.store_file import StoreError
+
+
+def expected() -> tuple[type[Exception], ...]:
+    """What the user, the disk or a file of the user's can cause: it is said, and the chat goes on."""
+    # Only needed once something went wrong; the first paint needs no catalogue.
+    from specchat.catalogue.errors import CatalogueError, ModelUnavailable
+
+    return (StoreError, CatalogueError, ModelUnavailable, OSError, RuntimeError, ValueError, LookupError)
+
+
+def sentence_of(error: Exception) -> str:
+    """What went wrong, for the user."""
+    if isinstance(error, OSError) and error.strerror:
+        where = f" ({error.filename})" if error.filename else ""
+        return f"That could not be done: {error.strerror}{where}."
+    return str(error) or type(error).__name__
 
 
 class TellsFaults(App[int]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import singledispatchmethod
 from typing import Final
 
@@ -12,6 +13,7 @@ from specchat.tui.writing import Writing
 from specchat.worker.messages import Died, Figures, Finished, Loaded, LoadFailed, Loading, Note, Prefill, Tokens
 
 _DIED: Final = "The engine ended. What was written is kept; the box above the prompt says why, and what to do."
+_WAY_OUT: Final = "/reload larger opens the model with twice the context; /new begins a conversation without this one."
 
 
 class Hearing:
@@ -19,6 +21,7 @@ class Hearing:
 
     def __init__(self, talk: Talk) -> None:
         self._talk, self._stage, self._engine = talk, talk.stage, talk.engine
+        self._saving_again: asyncio.Task[None] | None = None
 
     @singledispatchmethod
     async def hear(self, event: object) -> None:
@@ -32,17 +35,21 @@ class Hearing:
 
     @hear.register
     async def _(self, event: Loaded) -> None:
+        if not self._engine.ended():
+            return
         self._engine.opened(event)
         for note in event.notes:
             self._stage.say(note)
         self._stage.withdraw_offer()
         self._stage.changed()
-        await self._talk.ask_if_ready()
+        await self._go_on()
 
     @hear.register
     async def _(self, event: LoadFailed) -> None:
+        if not self._engine.ended():
+            return
         self._engine.lost()
-        self._stage.offer_reload(event.reason)
+        self._stage.offer_reload(event.reason, not_here=event.not_here)
         self._stage.changed()
 
     @hear.register
@@ -72,7 +79,12 @@ class Hearing:
         writing = self._being_written(event.turn)
         if writing is not None:
             self._engine.take(event.figures)
-            await self._finish(writing, event.figures, event.reason, event.error or "")
+            error = event.error or ""
+            if event.context_full and error:
+                error = f"{error} {_WAY_OUT}"
+            elif event.context_full:
+                self._stage.say(f"The answer ends here since the context is full. {_WAY_OUT}", "warning")
+            await self._finish(writing, event.figures, event.reason, error)
 
     @hear.register
     async def _(self, event: Note) -> None:
@@ -104,14 +116,43 @@ class Hearing:
         try:
             await writing.save_finished(self._talk.store, reason)
         except StoreError as problem:
-            if writing.shown:
-                self._not_saved(problem)
+            self._talk.unsaved.append((writing, reason))
+            self._stage.say(f"An answer is not saved yet, which is tried again: {problem}", "error")
         await self._go_on()
 
+    def save_again(self) -> None:
+        """Begin to save what could not be saved before; a store that is busy holds up nobody."""
+        if self._talk.unsaved and (self._saving_again is None or self._saving_again.done()):
+            self._saving_again = asyncio.get_running_loop().create_task(self._save_unsaved())
+
+    async def _save_unsaved(self) -> None:
+        unsaved = self._talk.unsaved
+        try:
+            while unsaved:
+                writing, reason = unsaved[0]
+                await writing.save_finished(self._talk.store, reason)
+                unsaved.remove((writing, reason))
+            self._stage.say("What was not saved is saved now.")
+        except StoreError:
+            # It was said once; the next time is soon.
+            return
+
     async def _go_on(self) -> None:
-        await self._talk.ask_if_ready()
-        if self._talk.waiting and self._talk.writing is None and not self._talk.asking:
-            await self._talk.send(self._talk.waiting.popleft())
+        """Have the question answered that waits for the model, else the next one."""
+        waiting = self._talk.waiting
+        question = ""
+        try:
+            await self._talk.ask_if_ready()
+            if waiting and self._talk.writing is None and not self._talk.asking:
+                question = waiting.popleft()
+                await self._talk.send(question)
+        except StoreError as error:
+            # The question that waited for the model is stored; those behind it are nowhere but here.
+            self._stage.say(str(error) if question else f"{error} /retry asks again.", "error")
+            unasked = [question, *waiting] if question else list(waiting)
+            waiting.clear()
+            if unasked:
+                self._stage.put_in_prompt("\n\n".join(unasked))
 
     def _not_saved(self, error: StoreError) -> None:
         self._stage.say(f"This answer is not saved: {error}", "error")

@@ -37,8 +37,6 @@ _BOUND_ELSEWHERE: Final = {
     "send": "prompt.send",
     "newline": "prompt.newline",
     "complete": "prompt.complete",
-    "previous_message": "transcript.previous",
-    "next_message": "transcript.next",
     "copy": "transcript.copy",
     "copy_code": "transcript.copy_code",
     "edit": "transcript.edit",

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from specchat.tui.shelf import DownloadProgress, DownloadState, Fit, ShelfRow
+from specchat.tui.shelf import DownloadProgress, DownloadState, Fit, Offer, ShelfError, ShelfRow
 
 if TYPE_CHECKING:
+    from specchat.catalogue.entries import Entry
     from specchat.catalogue.progress import Progress
     from specchat.chat.models import Models
     from specchat.fit.verdict import Verdict
@@ -21,53 +23,122 @@ class ModelShelf:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._models: Models | None = None
-
-    def _opened(self) -> Models:
-        from specchat.chat.models import Models
-
-        if self._models is None:
-            self._models = Models()
-        return self._models
+        self._judging: Models | None = None
+        self._freed = 0
 
     def rows(self) -> Sequence[ShelfRow]:
-        """All models, those that may be chosen unasked first. Raises CatalogueError."""
-        from specchat.catalogue.sources import CutFromTarget
+        """All models, those that may be chosen unasked first."""
+        with _told():
+            from specchat.chat.models import Models
 
+            return [_row(row.entry, row.entry.id, row.size, row.here) for row in Models().listed()]
+
+    def find(self, name: str) -> ShelfRow:
+        """The model of this id, repository or path."""
+        with _told():
+            from specchat.catalogue.entries import Catalogue
+            from specchat.catalogue.locate import is_here, locate
+            from specchat.chat.models import size_of
+
+            entry = Catalogue().find(name)
+            if not entry.hub_sources:
+                # It can't be fetched: where it is missing, that is all there is to say.
+                locate(entry.target, name)
+            return _row(entry, name, size_of(entry), is_here(entry.target))
+
+    def look_again(self, freed: int) -> None:
+        """Judge by the memory that is free now, and `freed` bytes more."""
         with self._lock:
-            listed = self._opened().listed()
-        rows = []
-        for row in listed:
-            entry = row.entry
-            draft = "own layers" if isinstance(entry.draft, CutFromTarget) else "draft model" if entry.draft else ""
-            rows.append(ShelfRow(entry.id, entry.name, row.size, row.here, draft, entry.method or "auto"))
-        return rows
+            self._freed = freed
+            self._close()
 
     def fit(self, id: str) -> Fit:
         """Whether it fits this machine, by its files or by what is known of them."""
-        with self._lock:
+        with self._lock, _told():
             models = self._opened()
             verdict = models.verdict(models.catalogue.find(id))
         return _words(verdict)
 
     def best(self) -> str | None:
         """The best model that fits, here or not."""
-        with self._lock:
+        with self._lock, _told():
             entry = self._opened().best()
         return None if entry is None else entry.id
 
+    def rest(self) -> None:
+        """End the process that was asked what fits: on a GPU it holds memory."""
+        with self._lock:
+            self._close()
+
+    def offer(self, id: str) -> Offer:
+        """What is missing of a model and its draft; the hub is asked where a repository alone is named."""
+        with _told():
+            from specchat.catalogue.cache import cache_root, free_bytes
+            from specchat.catalogue.entries import Catalogue
+            from specchat.catalogue.hub import Hub
+            from specchat.catalogue.locate import locate
+            from specchat.catalogue.sources import HubFile, HubQuery
+            from specchat.chat.models import missing, settled
+
+            entry = Catalogue().find(id)
+            if any(isinstance(source, HubQuery) for source in missing(entry)):
+                entry = settled(entry, Hub())
+            files = tuple(
+                (source.file.rpartition("/")[2], source.total_size)
+                for source in missing(entry)
+                if isinstance(source, HubFile)
+            )
+            if not files:
+                locate(entry.target, id)
+                raise ShelfError(f"{entry.name} is here already.")
+            place = cache_root()
+            return Offer(id, entry.name, files, entry.license, str(place), free_bytes(place), entry.gated)
+
     def fetch(self, id: str) -> HubDownload:
         """Begin to fetch what is missing of a model and its draft."""
-        with self._lock:
-            entry = self._opened().catalogue.find(id)
-        return HubDownload(entry.id)
+        with _told():
+            from specchat.catalogue.entries import Catalogue
+
+            Catalogue().find(id)
+        return HubDownload(id)
 
     def close(self) -> None:
         """End the process that was asked what fits."""
-        with self._lock:
-            if self._models is not None:
-                self._models.close()
-                self._models = None
+        self.rest()
+
+    def _opened(self) -> Models:
+        from specchat.chat.models import Models
+        from specchat.fit.check import Check
+
+        if self._judging is None:
+            self._judging = Models(check=Check(freed=self._freed))
+        return self._judging
+
+    def _close(self) -> None:
+        models, self._judging = self._judging, None
+        if models is not None:
+            models.close()
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """What is wrong with a catalogue, a name or the network is said as the shelf's own sentence."""
+    from specchat.catalogue.errors import CatalogueError, ModelUnavailable
+    from specchat.llama.errors import LlamaError
+
+    try:
+        yield
+    except (CatalogueError, ModelUnavailable, LlamaError) as error:
+        raise ShelfError(str(error)) from None
+    except OSError as error:
+        raise ShelfError(f"The models can't be looked at: {error.strerror or error}.") from None
+
+
+def _row(entry: Entry, id: str, size: int | None, here: bool) -> ShelfRow:
+    from specchat.catalogue.sources import CutFromTarget
+
+    draft = "own layers" if isinstance(entry.draft, CutFromTarget) else "draft model" if entry.draft else ""
+    return ShelfRow(id, entry.name, size, here, draft, entry.method or "auto")
 
 
 def _words(verdict: Verdict | None) -> Fit:
@@ -75,9 +146,9 @@ def _words(verdict: Verdict | None) -> Fit:
         return Fit("not known")
     about = "" if verdict.demand.exact else "~"
     if verdict.fits:
-        return Fit(f"fits {about}{_short(verdict.largest_context)}", True)
+        return Fit(f"fits {about}{_short(verdict.largest_context)}", True, verdict.largest_context)
     if verdict.largest_context:
-        return Fit(f"fits with {about}{_short(verdict.largest_context)}", False)
+        return Fit(f"fits with {about}{_short(verdict.largest_context)}", False, verdict.largest_context)
     return Fit(f"does not fit: {verdict.missing / 1024**3:.1f} GiB short", False)
 
 
@@ -103,8 +174,9 @@ class HubDownload:
         self._pause.set()
 
     def resume(self) -> None:
-        """Go on, once the last run has ended."""
-        if self._now.state is DownloadState.DONE:
+        """Go on, once the last run has ended; one that runs and is not being paused is left alone."""
+        state = self._now.state
+        if state is DownloadState.DONE or (state is DownloadState.RUNNING and not self._pause.is_set()):
             return
         before, self._pause = self._thread, threading.Event()
         self._now = DownloadProgress(DownloadState.RUNNING, self._now.done, self._now.total)

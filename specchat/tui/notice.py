@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import ClassVar, Final
 
-from textual import on
+from textual import on, work
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.widgets import Button, Static
 
-RELOAD, SMALLER, PLAIN, OTHER = "reload", "smaller", "plain", "other"
+from specchat.tui.keymap import Keys, shown
+from specchat.tui.shelf import Offer, Shelf
+from specchat.tui.wording import size
+
+FETCH, RELOAD, SMALLER, PLAIN, OTHER = "fetch", "reload", "smaller", "plain", "other"
 _OFFERS: Final = (
+    (FETCH, "Fetch"),
     (RELOAD, "Load again"),
     (SMALLER, "With half the context"),
     (PLAIN, "Without drafting"),
@@ -23,12 +29,19 @@ class Notice(Vertical):
     """Says why, and offers; it never takes the focus by itself."""
 
     ACTIONS: ClassVar[dict[str, tuple[str, str]]] = {
+        FETCH: ("reload", ""),
         RELOAD: ("reload", ""),
         SMALLER: ("reload", "smaller"),
         PLAIN: ("reload", "plain"),
         OTHER: ("model", ""),
     }
     """The action of the registry behind each offer, and its argument."""
+
+    def __init__(self, shelf: Shelf, keys: Keys, *, id: str) -> None:
+        super().__init__(id=id)
+        self._shelf, self._keys = shelf, keys
+        self.to_fetch: Offer | None = None
+        """What is offered in the place of loading again: nothing of that kind is here."""
 
     def compose(self) -> ComposeResult:
         """The sentence, and a button an offer."""
@@ -41,15 +54,41 @@ class Notice(Vertical):
         """Nothing to say yet."""
         self.display = False
 
-    def offer(self, sentence: str, *, reload: bool) -> None:
-        """Say why nothing is open; `reload`: whether there is something to load again."""
+    def offer(self, sentence: str, *, reload: bool, wanted: str | None = None) -> None:
+        """Say why nothing is open; `reload`: whether there is something to load again.
+
+        `wanted` is a model that is not here, so that fetching it is offered instead; empty: the best that fits.
+        """
+        self.workers.cancel_node(self)
+        self.to_fetch = None
         self.query_one("#why", Static).update(Content(sentence))
+        self._show(fetch=False, reload=reload and wanted is None)
+        self.display = True
+        if wanted is not None:
+            self._look_for(wanted)
+
+    def _show(self, *, fetch: bool, reload: bool) -> None:
         for id in (RELOAD, SMALLER, PLAIN):
             self.query_one(f"#{id}").display = reload
-        self.display = True
+        self.query_one(f"#{FETCH}").display = fetch
+
+    @work(exclusive=True)
+    async def _look_for(self, wanted: str) -> None:
+        try:
+            self.to_fetch = await asyncio.to_thread(_found, self._shelf, wanted)
+        except Exception:  # what is wrong with the list is said where the list is shown
+            self.to_fetch = None
+        if self.to_fetch is None:
+            self._show(fetch=False, reload=bool(wanted))
+            return
+        key = f" · {shown(self._keys['reload'][0])}" if self._keys.get("reload") else ""
+        self.query_one(f"#{FETCH}", Button).label = Content(fetch_words(self.to_fetch) + key)
+        self._show(fetch=True, reload=False)
 
     def withdraw(self) -> None:
         """Be gone; the focus goes on."""
+        self.workers.cancel_node(self)
+        self.to_fetch = None
         if self.has_focus_within:
             self.screen.focus_next()
         self.display = False
@@ -60,3 +99,23 @@ class Notice(Vertical):
         event.stop()
         action, argument = self.ACTIONS[event.button.id or RELOAD]
         await self.app.run_action(f"app.act({action!r}, {argument!r})")
+
+
+def fetch_words(offer: Offer) -> str:
+    """What pressing the button would fetch: Fetch Qwen3 8B (5.0 GB, Apache-2.0)."""
+    terms = [size(offer.size)] if offer.size else []
+    return f"Fetch {offer.name} ({', '.join([*terms, offer.licence or 'licence not known'])})"
+
+
+def _found(shelf: Shelf, wanted: str) -> Offer | None:
+    """What to fetch: the model that was wanted, else the best that fits; None where there is no such thing."""
+    if not wanted:
+        shelf.look_again(0)
+        try:
+            best = shelf.best()
+        finally:
+            shelf.rest()
+        if best is None:
+            return None
+        wanted = best
+    return None if shelf.find(wanted).here else shelf.offer(wanted)

@@ -10,6 +10,8 @@ from textual.content import Content
 from textual.timer import Timer
 from textual.widgets import Static
 
+from specchat.tui.actions import Situation
+from specchat.tui.engine_state import Phase
 from specchat.tui.footer import Footer
 from specchat.tui.header import Header
 from specchat.tui.notice import Notice
@@ -52,6 +54,7 @@ class OnScreen:
     def begin_answer(self, record: AnswerRecord) -> None:
         """Add an empty answer."""
         self._answer = self._app.transcript.begin_answer(record.node_id, record.model)
+        self._answer.record.max_tokens = record.max_tokens
         self._answer.show_branch(*record.branch)
 
     def append(self, spans: Sequence[Span], tokens: int) -> None:
@@ -67,6 +70,8 @@ class OnScreen:
     def finish(self, line: str, reason: str, error: str) -> None:
         """The answer ended."""
         if self._answer is not None:
+            history = self._app.talk.history
+            self._answer.record.tokens = history[-1][0].tokens if history else 0
             self._answer.finish(line, reason, error)
             self._answer = None
 
@@ -75,19 +80,36 @@ class OnScreen:
         self._app.notify(sentence, severity=severity, markup=False, timeout=_TOAST_S[severity])
 
     def put_in_prompt(self, text: str) -> None:
-        """Put text before what stands in the prompt, and go there."""
+        """Put text before what stands in the prompt, unless it stands there already, and go there."""
         prompt = self._app.prompt
         present = prompt.full_text
-        prompt.set_text(f"{text}\n{present}" if present.strip() else text)
+        if present != text and not present.startswith(f"{text}\n"):
+            prompt.set_text(f"{text}\n{present}" if present.strip() else text)
         prompt.focus()
 
-    def offer_reload(self, sentence: str) -> None:
+    def offer_reload(self, sentence: str, *, not_here: bool = False) -> None:
         """Say why no model is open, and offer."""
-        self._app.base.query_one(Notice).offer(sentence, reload=self._app.talk.engine.load is not None)
+        load = self._app.talk.engine.load
+        wanted = load.model if load is not None and not_here else None
+        self._app.base.query_one(Notice).offer(sentence, reload=load is not None, wanted=wanted)
 
     def withdraw_offer(self) -> None:
         """A model is being opened."""
         self._app.base.query_one(Notice).withdraw()
+
+    def situation(self) -> Situation:
+        """What is going on, as far as it decides which actions make sense."""
+        talk, transcript, prompt = self._app.talk, self._app.transcript, self._app.prompt
+        focused = self._app.focused
+        return Situation(
+            generating=talk.writing is not None or talk.asking,
+            loaded=talk.engine.phase is Phase.READY,
+            failed=talk.engine.phase in (Phase.FAILED, Phase.NONE),
+            has_messages=bool(transcript.records),
+            on_message=focused is transcript,
+            prompt_empty=not prompt.text,
+            in_prompt=focused is not None and prompt in focused.ancestors_with_self,
+        )
 
     def changed(self) -> None:
         """Draw what stands around the text, now or soon."""

@@ -35,6 +35,35 @@ class Fit:
     """A few: fits 40k, fits with 8k, does not fit: 3.1 GB short."""
     fits: bool | None = None
     """None: not known."""
+    largest: int = 0
+    """The largest context that the model was trained for and that fits, in tokens; 0: not known, or none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What fetching a model means."""
+
+    id: str
+    name: str
+    files: tuple[tuple[str, int | None], ...]
+    """Those that are missing, with their bytes; None where unknown."""
+    licence: str
+    """Empty: not known."""
+    destination: str
+    free: int
+    """Bytes free there."""
+    gated: bool = False
+    """The hub wants its terms accepted first."""
+
+    @property
+    def size(self) -> int | None:
+        """Bytes to fetch; None where the size of a file is not known."""
+        sizes = [count for _, count in self.files if count is not None]
+        return sum(sizes) if len(sizes) == len(self.files) else None
+
+
+class ShelfError(LookupError):
+    """What the shelf can't do, as a sentence for the user."""
 
 
 class DownloadState(StrEnum):
@@ -72,19 +101,31 @@ class Download(Protocol):
 
 
 class Shelf(Protocol):
-    """The models there are."""
+    """The models there are. Every method raises ShelfError."""
 
     def rows(self) -> Sequence[ShelfRow]:
-        """All of them, quickly: nothing is opened for it. Raises an exception whose text is a sentence."""
+        """All of them, quickly: nothing is opened for it."""
+
+    def find(self, name: str) -> ShelfRow:
+        """The model of this id, repository or path; `here` says whether it can be opened, with a draft or without."""
+
+    def look_again(self, freed: int) -> None:
+        """Judge by the memory that is free now, and `freed` bytes more: those of the model that is open."""
 
     def fit(self, id: str) -> Fit:
         """Whether it fits this machine; may take seconds."""
 
     def best(self) -> str | None:
-        """The id of the best model that fits this machine; None where none does."""
+        """The id of the best model that fits this machine; None where none does. May take seconds."""
+
+    def rest(self) -> None:
+        """All is judged: give back what judging holds, which on a GPU is memory."""
+
+    def offer(self, id: str) -> Offer:
+        """What fetching it would mean; may ask the hub about a model that the catalogue doesn't know."""
 
     def fetch(self, id: str) -> Download:
-        """Begin to fetch its files, draft included. Raises an exception whose text is a sentence."""
+        """Begin to fetch its files, draft included."""
 
 
 class EmptyShelf:
@@ -94,6 +135,13 @@ class EmptyShelf:
         """None."""
         return ()
 
+    def find(self, name: str) -> ShelfRow:
+        """Whatever is named; the worker knows whether it is there."""
+        return ShelfRow(name, name, None, True)
+
+    def look_again(self, freed: int) -> None:
+        """Nothing to look at."""
+
     def fit(self, id: str) -> Fit:
         """Not known."""
         return Fit("")
@@ -102,6 +150,13 @@ class EmptyShelf:
         """None."""
         return None
 
+    def rest(self) -> None:
+        """Nothing is held."""
+
+    def offer(self, id: str) -> Offer:
+        """There is nothing to fetch from."""
+        raise ShelfError(f"There is nowhere to fetch {id} from.")
+
     def fetch(self, id: str) -> Download:
         """There is nothing to fetch from."""
-        raise LookupError(f"There is nowhere to fetch {id} from.")
+        raise ShelfError(f"There is nowhere to fetch {id} from.")

@@ -57,8 +57,8 @@ class Stage(Protocol):
     def put_in_prompt(self, text: str) -> None:
         """Put text into the prompt, before what is written there."""
 
-    def offer_reload(self, sentence: str) -> None:
-        """No model is open: say why, and offer ways to open one."""
+    def offer_reload(self, sentence: str, *, not_here: bool = False) -> None:
+        """No model is open: say why, and offer ways to open one, or to fetch what is `not_here`."""
 
     def withdraw_offer(self) -> None:
         """A model is being opened: the offer has had its time."""

@@ -46,11 +46,16 @@ class Talk:
         self.writing: Writing | None = None
         self.waiting: deque[str] = deque()
         """Questions written while another is being answered."""
+        self.unsaved: list[tuple[Writing, str]] = []
+        """Answers that the store could not take yet, each with why it ended."""
         self.editing = False
         """The next question begins a branch in the place of another."""
         self.history: list[tuple[Figures, bool]] = []
         """Figures of the answers since the start, and whether they were drafted for."""
         self._turn = 0
+        self._writes_in = ""
+        self._cut = False
+        """The end of the branch is not shown, since it was taken back."""
         self._opening = Opening(store, stage, lambda: self.writing is not None or self.asking)
         self.asking = False
         """A question waits for the model or for the answer before."""
@@ -90,9 +95,7 @@ class Talk:
 
     def stop(self) -> bool:
         """Stop the answer, keeping what was written, and take back what waits; whether there was anything to stop."""
-        if self.waiting:
-            self.stage.put_in_prompt("\n\n".join(self.waiting))
-            self.waiting.clear()
+        self.take_back_waiting()
         writing = self.writing
         if writing is None:
             was, self.asking = self.asking, False
@@ -103,6 +106,16 @@ class Talk:
             self.worker.send(Cancel(writing.turn))
             self.stage.changed()
         return True
+
+    def take_back_waiting(self) -> None:
+        """Put the questions that wait for an answer's end back into the prompt."""
+        if self.waiting:
+            self.stage.put_in_prompt("\n\n".join(self.waiting))
+            self.waiting.clear()
+
+    def writes_in(self, chat_id: str) -> bool:
+        """Whether an answer is being written in this conversation, on the screen or out of sight."""
+        return self.writing is not None and self._writes_in == chat_id
 
     async def retry(self, node_id: int | None = None) -> None:
         """Answer the question of this message, or the last one, once more: a branch beside the old answer."""
@@ -129,12 +142,14 @@ class Talk:
         self.stage.put_in_prompt(node.text)
         self.stage.changed()
 
-    def leave_editing(self) -> bool:
-        """The next question follows the branch on the screen again; whether it did not before."""
+    async def leave_editing(self) -> bool:
+        """The next question follows the branch as it was, which is shown again; whether it did not before."""
         was, self.editing = self.editing, False
         if was:
             thread = self.thread()
             self.leaf = thread[-1].id if thread else None
+            if self._cut:
+                await self.show()
             self.stage.changed()
         return was
 
@@ -145,14 +160,15 @@ class Talk:
             self.leaf, self.editing = node_id, False
             await self.show()
 
-    async def walk(self, node_id: int, step: int) -> bool:
-        """Show the version of this message `step` places further; whether there is one."""
-        if self.store.walk(node_id, step) is None:
-            return False
+    async def walk(self, node_id: int, step: int) -> Node | None:
+        """Show the version of this message `step` places further and return it; None where there is none."""
+        version = self.store.walk(node_id, step)
+        if version is None:
+            return None
         thread = self.thread()
         self.leaf, self.editing = thread[-1].id, False
         await self.show()
-        return True
+        return version
 
     async def new(self) -> None:
         """Begin an empty conversation."""
@@ -183,6 +199,7 @@ class Talk:
     async def show(self, *, before: int | None = None) -> None:
         """Show the present branch as it is stored, or what comes in it before a message."""
         if self.chat is not None:
+            self._cut = before is not None
             await self._opening.show(self.chat.id, before)
             self.stage.changed()
 
@@ -214,11 +231,13 @@ class Talk:
         node = self.store.add(chat.id, self.leaf, Role.ASSISTANT, "", model=self.engine.loaded.name)
         self.leaf = node.id
         self._turn += 1
-        self.writing = Writing(self._turn, node.id, self.speculate_next, self.options.clock())
+        max_tokens = self.answers.max_tokens
+        self.writing = Writing(self._turn, node.id, self.speculate_next, self.options.clock(), max_tokens)
+        self._writes_in = chat.id
         self.track.begin()
         siblings = self.store.siblings(node.id)
         branch = (len(siblings), len(siblings))
-        self.stage.begin_answer(AnswerRecord(str(node.id), node.model, branch=branch))
+        self.stage.begin_answer(AnswerRecord(str(node.id), node.model, branch=branch, max_tokens=max_tokens))
         answers = self.answers
         self.worker.send(
             Ask(
@@ -241,9 +260,10 @@ class Talk:
     async def close(self) -> None:
         """Keep what was written, and end the worker."""
         writing, self.writing = self.writing, None
-        if writing is not None:
+        unsaved = [*self.unsaved, (writing, "cancelled")] if writing is not None else self.unsaved
+        for answer, reason in unsaved:
             with contextlib.suppress(StoreError):
-                await writing.save_finished(self.store, "cancelled")
+                await answer.save_finished(self.store, reason)
         await self.worker.close()
 
     def set_thinking(self, thinking: bool | None) -> None:

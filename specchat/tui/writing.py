@@ -18,10 +18,11 @@ SAVE_EVERY_S: Final = 0.7
 class Writing:
     """One answer: its place in the store, and what the worker sent of it."""
 
-    def __init__(self, turn: int, node_id: int, speculate: bool, now: float) -> None:
+    def __init__(self, turn: int, node_id: int, speculate: bool, now: float, max_tokens: int | None = None) -> None:
         self.turn = turn
         self.node_id = node_id
         self.speculate = speculate
+        self.max_tokens = max_tokens
         self.figures = Figures()
         self.read, self.to_read = 0, 0
         """Tokens of the prompt."""
@@ -84,5 +85,5 @@ class Writing:
         )
 
     def statistics(self) -> dict[str, Any]:
-        """The figures as they are stored, and whether drafting was allowed."""
-        return {**asdict(self.figures), "speculate": self.speculate}
+        """The figures as they are stored, whether drafting was allowed, and after how many tokens to end."""
+        return {**asdict(self.figures), "speculate": self.speculate, "max_tokens": self.max_tokens}

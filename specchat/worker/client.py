@@ -22,6 +22,8 @@ _PATIENCE_S = 2.0
 """How long a worker may take to end by itself."""
 _LAST_PATIENCE_S = 3.0
 """How long the system may take to end one by force: a card's driver may hold it."""
+_FAREWELL_S = 1.0
+"""How long the end of the connection may take once the process is given up."""
 _LOOK_EVERY_S = 0.01
 _OTHER_VERSION = (
     "The engine that started is of another version: specchat was changed on disk while it ran. Quit and start it again."
@@ -175,7 +177,8 @@ class _Child:
             await self._mourn(f"The engine sent what can't be read ({type(error).__name__}). Open the model again.")
         finally:
             if writer is not None:
-                writer.close()
+                # Not `close`: that would wait until somebody reads what is still unsent.
+                writer.transport.abort()
                 with contextlib.suppress(OSError):
                     await writer.wait_closed()
 
@@ -226,4 +229,8 @@ class _Child:
         """Ask the process to end, and force it to where it does not."""
         self.send(Close())
         await self._ended()
-        await self._task
+        if self.process.poll() is None and self._writer is not None:
+            # The system holds it, and with it the other end: the connection would stay open as long.
+            self._writer.transport.abort()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._task, _FAREWELL_S)

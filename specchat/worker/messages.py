@@ -87,6 +87,8 @@ class Loaded:
     device: str = ""
     used_bytes: int = 0
     free_bytes: int = 0
+    own_bytes: int = 0
+    """What closing the model would free on the device that computes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,8 @@ class LoadFailed:
 
     reason: str
     does_not_fit: bool = False
+    not_here: bool = False
+    """Its files, or for an empty name those of any that would do, are not on this machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +169,8 @@ class Finished:
     reason: str
     figures: Figures
     error: str | None = None
+    context_full: bool = False
+    """There was no room for it, or for more of it: a larger context would help."""
 
 
 @dataclass(frozen=True, slots=True)

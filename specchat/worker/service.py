@@ -10,6 +10,7 @@ import traceback
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import cast
 
 from specchat.catalogue.errors import CatalogueError, ModelUnavailable
@@ -20,9 +21,11 @@ from specchat.chat.session import ModelRequest, Session, open_session
 from specchat.chat.text import TextStream
 from specchat.chat.turn import Turn
 from specchat.drafters.method import Method
+from specchat.engine.engine import PromptTooLong
 from specchat.engine.settings import AnswerSettings, SettingsError
 from specchat.engine.stopping import FinishReason
 from specchat.llama.context_params import KVType
+from specchat.llama.devices import device_memory
 from specchat.llama.errors import DoesNotFit, LlamaError
 from specchat.llama.library import library
 from specchat.retrieval.errors import DatastoreError
@@ -60,16 +63,19 @@ class Service:
             self._outbox.put(Loading("closing the model before"))
         try:
             self.close()
+            self._outbox.put(Loading("starting llama.cpp"))
+            library()
+            free = device_memory().free_bytes
             self._session = session = self._opened(request)
             self._answers.keep_for(session.engine.vocab.digest)
-            self._outbox.put(_loaded(session, time.perf_counter() - started))
+            loaded = _loaded(session, time.perf_counter() - started)
+            self._outbox.put(replace(loaded, own_bytes=max(free - loaded.free_bytes, 0)))
         except Exception as error:
             self.close()
-            self._outbox.put(LoadFailed(_sentence(error), isinstance(error, DoesNotFit | MemoryError)))
+            does_not_fit = isinstance(error, DoesNotFit | MemoryError)
+            self._outbox.put(LoadFailed(_sentence(error), does_not_fit, isinstance(error, ModelUnavailable)))
 
     def _opened(self, request: Load) -> Session:
-        self._outbox.put(Loading("starting llama.cpp"))
-        library()
         return open_session(_model_request(request), told=lambda words: self._outbox.put(Loading(words.rstrip(" …"))))
 
     def close(self) -> None:
@@ -89,7 +95,7 @@ class Service:
         try:
             turn = self._begun(session, request)
         except Exception as error:
-            self._fail(request, _sentence(error))
+            self._fail(request, _sentence(error), context_full=isinstance(error, PromptTooLong))
             return
         self._write(session, request, turn)
         # What an answer leaves behind comes after its end, which the user waits for.
@@ -127,7 +133,9 @@ class Service:
         except Exception as fault:
             # What was written stays; the sentence says what became of the rest.
             error = _sentence(fault)
-        self._outbox.put(Finished(request.turn, reason.value, figures.now(), error))
+        final = figures.now()
+        full = reason is FinishReason.LENGTH and final.context_used >= session.engine.target.n_ctx
+        self._outbox.put(Finished(request.turn, reason.value, final, error, full))
 
     def _take_leave(self, session: Session, request: Ask, turn: Turn) -> None:
         self._answers.add(turn.text, turn.answer.token_ids)
@@ -138,8 +146,8 @@ class Service:
             # Plain decoding was asked for: it says nothing about what drafting costs.
             session.engine.remember(request.chat, turn.answer.transcript)
 
-    def _fail(self, request: Ask, sentence: str) -> None:
-        self._outbox.put(Finished(request.turn, FinishReason.ERROR.value, Figures(), sentence))
+    def _fail(self, request: Ask, sentence: str, *, context_full: bool = False) -> None:
+        self._outbox.put(Finished(request.turn, FinishReason.ERROR.value, Figures(), sentence, context_full))
 
 
 class _Answers:
@@ -248,6 +256,9 @@ def _answer_settings(session: Session, request: Ask) -> AnswerSettings:
 
 def _sentence(error: Exception) -> str:
     """The error as a sentence for the user; of a fault of the program, what led to it goes to the log, without text."""
+    if isinstance(error, PromptTooLong):
+        # What follows is advice for the command line; the chat has its own.
+        return str(error).partition(". ")[0] + "."
     if isinstance(error, _SENTENCES):
         return str(error)
     if isinstance(error, MemoryError):

@@ -9,9 +9,19 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from specchat.fit import memory
+from specchat.fit import gate, memory
 from specchat.fit.cgroups import GroupMemory, free_within_groups
-from specchat.fit.memory import Card, SizeError, host, nvidia_cards, of_gpus, parse_size, pci_address, planned
+from specchat.fit.memory import (
+    Card,
+    SizeError,
+    host,
+    nvidia_cards,
+    of_gpus,
+    parse_size,
+    pci_address,
+    planned,
+    with_freed,
+)
 from specchat.llama.gpus import Gpu
 
 MIB = 1 << 20
@@ -77,6 +87,37 @@ def test_under_wsl_the_lesser_of_both_views_counts() -> None:
 def test_without_nvml_llama_cpp_s_view_counts_which_holds_its_context_already() -> None:
     found = of_gpus([ADA], {}, wsl=False)
     assert (found.free, found.overhead, found.margin) == (ADA.free, 0, 512 * MIB)
+
+
+def test_a_process_that_has_its_context_already_pays_for_it_only_once() -> None:
+    found = of_gpus([ADA], card(free=23_500 * MIB), wsl=False, has_context=True)
+    assert (found.free, found.overhead, found.usable) == (23_500 * MIB, 0, (23_500 - 512) * MIB)
+    assert of_gpus([ADA], card(free=24_564 * MIB), wsl=True, has_context=True).free == ADA.free
+
+
+def test_before_a_load_the_context_is_made_and_then_the_card_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a context takes on this card, it is counted once, at the first load and at every later one."""
+    free = 24_000 * MIB
+
+    def found() -> list[Gpu]:
+        nonlocal free
+        free = 23_400 * MIB
+        return [ADA]
+
+    monkeypatch.setattr(gate, "library", lambda: SimpleNamespace(offloads=True))
+    monkeypatch.setattr(gate, "gpus", found)
+    monkeypatch.setattr(gate, "nvidia_cards", lambda: card(free=free))
+    monkeypatch.setattr(memory, "under_wsl", lambda: False)
+    for _ in range(2):
+        assert gate.memory_here().usable == (23_400 - 512) * MIB
+
+
+def test_what_switching_models_frees_is_free_for_the_next() -> None:
+    before = of_gpus([ADA], card(free=4_000 * MIB), wsl=False)
+    after = with_freed(before, 19_000 * MIB)
+    assert after.usable == (23_000 - 512) * MIB, "the process that loads has its context already"
+    assert with_freed(before, 0) == before
+    assert with_freed(before, 99 * GIB).free == before.total
 
 
 def test_a_card_that_llama_cpp_does_not_see_is_not_counted() -> None:

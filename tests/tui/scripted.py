@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from textual.pilot import Pilot
 from specchat.chat.store import Store
 from specchat.tui.app import ChatApp
 from specchat.tui.options import ChatOptions
-from specchat.tui.shelf import Download, DownloadProgress, DownloadState, Fit, ShelfRow
+from specchat.tui.shelf import Download, DownloadProgress, DownloadState, Fit, Offer, ShelfError, ShelfRow
 from specchat.worker.messages import (
     Ask,
     Cancel,
@@ -99,6 +99,7 @@ class ScriptedWorker:
                 device="CPU",
                 used_bytes=500_000_000,
                 free_bytes=1_500_000_000,
+                own_bytes=400_000_000,
             )
         )
 
@@ -154,23 +155,43 @@ class ScriptedShelf:
     """Three models: one here, one to fetch, one too large."""
 
     download: ScriptedDownload | None = None
+    freed: list[int] = field(default_factory=list)
+    """What was said to come free, by each look at the machine."""
+    rests: int = 0
 
     def rows(self) -> Sequence[ShelfRow]:
+        fetched = self.download is not None and self.download.state is DownloadState.DONE
         return (
             ShelfRow("demo", "SmolLM2 135M Instruct", 98_362_432, True, "own layers", "auto"),
-            ShelfRow("qwen3-8b", "Qwen3 8B Q4_K_M", 5_030_000_000, False, "Qwen3 0.6B", "draft"),
+            ShelfRow("qwen3-8b", "Qwen3 8B Q4_K_M", 5_030_000_000, fetched, "Qwen3 0.6B", "draft"),
             ShelfRow("huge", "Huge 70B Q8_0", 74_000_000_000, False),
         )
 
     def fit(self, id: str) -> Fit:
         return {
-            "demo": Fit("fits 4k", True),
-            "qwen3-8b": Fit("fits 40k", True),
+            "demo": Fit("fits 4k", True, 6144),
+            "qwen3-8b": Fit("fits 40k", True, 40_960),
             "huge": Fit("does not fit: 50 GB short", False),
-        }[id]
+        }.get(id, Fit("not known"))
+
+    def find(self, name: str) -> ShelfRow:
+        row = next((row for row in self.rows() if row.id == name), None)
+        if row is None and "/" not in name:
+            raise ShelfError(f"There is no model {name!r} in the catalogue, and no such file. Did you mean demo?")
+        return row or ShelfRow(name, name, None, not name.startswith("hf:"))
+
+    def look_again(self, freed: int) -> None:
+        self.freed.append(freed)
 
     def best(self) -> str | None:
         return "qwen3-8b"
+
+    def rest(self) -> None:
+        self.rests += 1
+
+    def offer(self, id: str) -> Offer:
+        files = (("Qwen3-8B-Q4_K_M.gguf", 5_000_000_000), ("Qwen3-0.6B-Q8_0.gguf", 30_000_000))
+        return Offer(id, "Qwen3 8B Q4_K_M", files, "Apache-2.0", "/models", 90_000_000_000)
 
     def fetch(self, id: str) -> Download:
         self.download = ScriptedDownload()

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import io
 import subprocess
 import sys
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from specchat.catalogue.errors import CatalogueError, ModelUnavailable
 from specchat.chat.message import Role
 from specchat.chat.store import Store
 from specchat.chat.store_file import StoreError, StoreFull
+from specchat.chat.text import visible
 from specchat.tui.choices import AnswerChoices
 from specchat.tui.header import Header
 from specchat.tui.notice import Notice
 from specchat.tui.options import ChatOptions
-from specchat.tui.prompt import PromptArea
+from specchat.tui.prompt import MemoryHistory, PromptArea
 from specchat.tui.run import run_chat
 from specchat.tui.transcript import Answer, AnswerRecord
 from specchat.worker.messages import Died, Figures, Finished, Load, LoadFailed, Loading, Note, Prefill
@@ -188,10 +192,10 @@ async def test_a_dead_worker_costs_the_answer_only(tmp_path: Path) -> None:
         assert record.reason == "error"
         await running.pilot.click("#smaller")
         await running.settle()
-        assert running.worker.load() == Load("demo", context=4096)
+        assert running.worker.load() == Load("demo", context=2048)
         assert not offered(running)
         await running.submit("/reload plain")
-        assert running.worker.load() == Load("demo", context=4096, method="none")
+        assert running.worker.load() == Load("demo", context=2048, method="none")
         running.worker.answers = True
         await running.press("ctrl+r")
         assert running.texts() == ["Hello", "Answer 2."]
@@ -266,10 +270,10 @@ async def test_model_draft_and_depth_are_changed_by_opening_again(tmp_path: Path
     async with chat(tmp_path) as running:
         for command, expected in (
             ("/k 4", Load("demo", draft_tokens=4)),
-            ("/draft other", Load("demo", draft="other", draft_tokens=4)),
+            ("/draft my/other.gguf", Load("demo", draft="my/other.gguf", draft_tokens=4)),
             ("/method suffix", Load("demo", method="suffix")),
-            ("/model qwen3-8b", Load("qwen3-8b")),
-            ("/reload", Load("qwen3-8b")),
+            ("/model my/own.gguf", Load("my/own.gguf")),
+            ("/reload", Load("my/own.gguf")),
         ):
             await running.submit(command)
             assert running.worker.load() == expected, command
@@ -433,7 +437,8 @@ async def test_an_answer_that_cannot_be_saved_is_said_so(tmp_path: Path, monkeyp
         monkeypatch.setattr(running.store, "write", busy)
         running.worker.answer(running.worker.asks()[-1])
         await running.settle()
-        assert "not saved: Another program is busy." in running.toasts[-1]
+        assert "not saved" in running.toasts[-1]
+        assert "Another program is busy." in running.toasts[-1]
         assert running.texts()[-1] == "Answer 1."
 
 
@@ -549,3 +554,207 @@ async def test_a_fault_ends_the_chat_with_a_sentence_and_shows_no_values(
     assert told.startswith("specchat: this is a fault in specchat (ZeroDivisionError). What led to it is in ")
     assert "the conversation" not in told
     assert "the conversation" not in (tmp_path / "specchat" / "log" / "fault.log").read_text()
+
+
+@pytest.mark.parametrize(
+    "command", ["/file ~nobody-of-this-name/a", "/export ~nobody-of-this-name/a", "/file a\0b", "/export /proc/none/a"]
+)
+async def test_a_path_that_cannot_be_meant_is_a_sentence(tmp_path: Path, command: str) -> None:
+    async with chat(tmp_path) as running:
+        await running.submit("Hello")
+        await running.submit(command)
+        assert alive(running)
+        assert running.toasts
+        assert running.app.prompt.text == visible(command), "to be put right"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [CatalogueError("models.toml, [x]: no."), ModelUnavailable("Not here."), OSError(28, "No space left", "/tmp/x")],
+)
+async def test_what_goes_wrong_in_an_action_is_said_and_the_chat_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    async with chat(tmp_path) as running:
+
+        async def fails(*_: object) -> None:
+            raise error
+
+        monkeypatch.setattr("specchat.tui.handlers.looking.tokens", fails)
+        await running.submit("/tokens")
+        assert running.toasts[-1] in (str(error), "That could not be done: No space left (/tmp/x).")
+        await running.submit("Hello")
+        assert running.texts() == ["Hello", "Answer 1."]
+
+
+async def test_an_editor_that_moves_the_text_leaves_the_prompt_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with chat(tmp_path) as running:
+        monkeypatch.setenv("VISUAL", "rm")
+        monkeypatch.setattr(running.app, "suspend", contextlib.nullcontext)
+        running.app.prompt.set_text("Precious words")
+        await running.press("ctrl+g")
+        assert "left no text" in running.toasts[-1]
+        assert running.app.prompt.text == "Precious words"
+        gone = tmp_path / "gone"
+        monkeypatch.setattr(tempfile, "tempdir", str(gone))
+        await running.press("ctrl+g")
+        assert "No such file or directory" in running.toasts[-1]
+        assert alive(running)
+
+
+async def test_tab_does_nothing_where_the_names_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with chat(tmp_path) as running:
+
+        def fails() -> None:
+            raise CatalogueError("models.toml can't be read.")
+
+        monkeypatch.setattr(running.shelf, "rows", fails)
+        for words in ("/model q", "/file ~nobody-of-this-name"):
+            running.app.prompt.set_text(words)
+            await running.press("tab")
+            assert running.app.prompt.text == words
+        assert alive(running)
+
+
+async def test_a_question_that_waits_keeps_its_place(tmp_path: Path) -> None:
+    async with chat(tmp_path, ScriptedWorker(loads=False)) as running:
+        await running.submit("First")
+        await running.press("alt+up", "e", "left_square_bracket")
+        assert running.app.prompt.text == ""
+        running.worker.loaded()
+        await running.settle()
+        await running.settle()
+        assert stored(running) == [("user", "First"), ("assistant", "Answer 1.")]
+        await running.press("ctrl+r")
+        running.worker.answers = False
+        await running.submit("Second")
+        await running.press("alt+up", "alt+up", "alt+up", "left_square_bracket")
+        running.worker.answer(running.worker.asks()[-1])
+        await running.settle()
+        assert [text for _, text in stored(running)] == ["First", "Answer 2.", "Second", "Answer 3."]
+
+
+async def test_attached_files_stay_until_a_question_takes_them(tmp_path: Path) -> None:
+    for place in ("one", "two"):
+        (tmp_path / place).mkdir()
+        (tmp_path / place / "notes.txt").write_text(f"Notes {place}")
+    async with chat(tmp_path) as running:
+        await running.submit(f"/file {tmp_path / 'one' / 'notes.txt'}")
+        await running.submit(f"/file {tmp_path / 'two' / 'notes.txt'}")
+        await running.submit(f"/file {tmp_path / 'two' / 'notes.txt'}")
+        await running.submit("/tokens")
+        assert running.attachments == ["one/notes.txt", "two/notes.txt"], "what will be sent is shown"
+        await running.submit("Compare")
+        sent = running.worker.asks()[-1].messages[-1][1]
+        assert [sent.count(words) for words in ("Notes one", "Notes two", "Compare")] == [1, 1, 1]
+        assert running.attachments == []
+
+
+async def test_esc_after_taking_back_shows_the_branch_again(tmp_path: Path) -> None:
+    async with chat(tmp_path) as running:
+        await running.submit("First")
+        await running.submit("Second")
+        await running.submit("/undo")
+        await running.app.action_act("undo")
+        await running.settle()
+        assert running.app.prompt.text == "Second", "once, however often it is taken back"
+        await running.press("escape")
+        assert running.texts() == ["First", "Answer 1.", "Second", "Answer 2."]
+
+
+async def test_a_cut_answer_says_what_cut_it(tmp_path: Path) -> None:
+    async with chat(tmp_path, ScriptedWorker(answers=False)) as running:
+        await running.submit("/set max_tokens 24")
+        for tokens, words in ((24, "max_tokens is 24"), (20, "the context is full")):
+            await running.submit("Tell me")
+            ask = running.worker.asks()[-1]
+            running.worker.write(ask.turn, "Once")
+            running.worker.finish(ask.turn, "length", replace(FIGURES, tokens=tokens))
+            await running.settle()
+            current = running.app.talk.chat
+            assert current is not None
+            for _ in range(2):
+                assert words in "\n".join(line.plain for line in running.app.query(Answer).last().rows(70))
+                await running.app.talk.open(current.id)
+                await running.settle()
+
+
+async def test_enter_twice_asks_once_and_what_is_typed_after_it_stays(tmp_path: Path) -> None:
+    async with chat(tmp_path) as running:
+        prompt = running.app.prompt
+        prompt.set_text("Hello")
+        prompt.action_submit()
+        prompt.action_submit()
+        prompt.insert("more")
+        await running.settle()
+        await running.settle()
+        assert running.texts() == ["Hello", "Answer 1."]
+        assert prompt.text == "more"
+
+
+async def test_a_branch_can_be_walked_there_and_back(tmp_path: Path) -> None:
+    async with chat(tmp_path) as running:
+        await running.submit("Hello")
+        await running.press("ctrl+r")
+        await running.submit("More")
+        running.app.transcript.focus()
+        await running.press("left_square_bracket")
+        assert running.texts() == ["Hello", "Answer 1."], "without a cursor: the newest message that has versions"
+        await running.press("right_square_bracket", "k", "k", "k", "left_square_bracket", "right_square_bracket")
+        assert running.texts()[:2] == ["Hello", "Answer 2."]
+        selected = running.app.transcript.selected
+        assert selected is not None
+        assert selected.text == "Answer 2.", "the cursor stays on the message"
+
+
+async def test_the_conversation_is_scrolled_from_the_prompt(tmp_path: Path) -> None:
+    async with chat(tmp_path, ScriptedWorker(words=["line\n\n" * 60])) as running:
+        await running.submit("Hello")
+        transcript = running.app.transcript
+        await running.settle()
+        end = transcript.scroll_y
+        assert end == transcript.max_scroll_y > 0
+        await running.press("pageup", "pageup")
+        await running.pilot.pause(0.4)
+        up = transcript.scroll_y
+        assert up < end
+        await running.press("pagedown")
+        await running.pilot.pause(0.4)
+        assert up < transcript.scroll_y <= end
+        await running.press("a", "home", "end")
+        await running.press("end")
+        assert transcript.scroll_y == transcript.max_scroll_y
+        assert running.app.focused is running.app.prompt
+
+
+async def test_alt_down_behind_the_last_message_is_the_prompt_again(tmp_path: Path) -> None:
+    async with chat(tmp_path) as running:
+        await running.submit("Hello")
+        await running.press("alt+up", "alt+up", "alt+down")
+        assert running.app.transcript.has_focus
+        await running.press("alt+down")
+        assert running.app.prompt.has_focus
+
+
+async def test_what_was_not_sent_is_kept_for_the_next_start(tmp_path: Path) -> None:
+    history = MemoryHistory()
+    worker = ScriptedWorker(answers=False)
+    async with chat(tmp_path, worker, ChatOptions(history=history)) as running:
+        for text in ("Hello", "Waits"):
+            await running.submit(text)
+        running.app.prompt.set_text("Half a thought")
+        await running.press("ctrl+q")
+        assert history.entries()[-1] == "Waits\nHalf a thought"
+
+
+async def test_ctrl_c_copies_a_selection_once(tmp_path: Path) -> None:
+    async with chat(tmp_path, ScriptedWorker(answers=False)) as running:
+        await running.submit("Hello")
+        running.app.screen.text_select_all()
+        await running.press("ctrl+c")
+        assert running.waits
+        assert "Hello" in running.app.clipboard
+        await running.press("ctrl+c")
+        assert not running.waits

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from textual.widgets import DataTable, Input, OptionList, Static, TextArea
 
+from specchat.chat.store_file import StoreError
 from specchat.tui.options import ChatOptions
 from specchat.tui.screens.help import help_text
 from specchat.tui.shelf import DownloadState, Fit
@@ -69,6 +70,8 @@ async def test_a_model_is_fetched_paused_and_opened_when_it_is_here(tmp_path: Pa
         await running.press("f2")
         await until(running, "fits 40k")
         await running.press("down", "enter")
+        await until(running, "licence: Apache-2.0")
+        await running.press("y")
         await until(running, "25.0 MB of 100 MB")
         await running.press("space")
         await until(running, "paused")
@@ -91,7 +94,11 @@ async def test_a_model_that_arrives_out_of_sight_is_said_to_be_here(tmp_path: Pa
     async with chat(tmp_path) as running:
         await running.press("f2")
         await until(running, "fits 40k")
-        await running.press("down", "enter", "escape")
+        await running.press("down", "enter")
+        await until(running, "licence: Apache-2.0")
+        await running.press("y")
+        await until(running, "25.0 MB of 100 MB")
+        await running.press("escape")
         download = running.shelf.download
         assert download is not None
         download.state = DownloadState.DONE
@@ -104,6 +111,8 @@ async def test_one_key_takes_the_best_that_fits(tmp_path: Path) -> None:
         await until(running, "fits 40k")
         assert top(running) == "ModelPicker", "without a model the list opens by itself"
         await running.press("b")
+        await until(running, "licence: Apache-2.0")
+        await running.press("y")
         await until(running, "25.0 MB of 100 MB")
         assert running.shelf.download is not None
 
@@ -261,3 +270,61 @@ async def test_every_screen_fits_a_small_terminal(tmp_path: Path, size: tuple[in
             assert box.right <= size[0]
             assert box.bottom <= size[1]
             await running.press("escape")
+
+
+async def test_enter_waits_for_the_list_of_the_words_that_were_written(tmp_path: Path) -> None:
+    async with chat(tmp_path, ScriptedWorker(words=["Because of scattering.", "In Peru."])) as running:
+        await running.submit("Why is the sky blue?")
+        await running.press("ctrl+n")
+        await running.submit("Where do llamas live?")
+        await running.press("ctrl+o")
+        await until(running, "Why is the sky blue?")
+        words = running.app.screen.query_one("#words", Input)
+        words.value = "scattering"
+        await words.action_submit()
+        for _ in range(100):
+            if running.texts() == ["Why is the sky blue?", "Because of scattering."]:
+                return
+            await running.pilot.pause(0.02)
+        raise AssertionError(running.texts())
+
+
+async def test_a_conversation_whose_answer_is_written_is_not_deleted(tmp_path: Path) -> None:
+    async with chat(tmp_path, ScriptedWorker(answers=False)) as running:
+        await running.submit("First")
+        await running.press("ctrl+o")
+        await until(running, "2 messages")
+        await running.press("f8", "y")
+        await until(running, "An answer is still being written")
+        assert len(running.store.chats(9)) == 1
+        await running.press("escape", "escape")
+        await running.submit("/delete")
+        running.store.notes.clear()
+        forget = running.store.delete
+
+        def noted(chat_id: str) -> None:
+            forget(chat_id)
+            running.store.notes.append("Some of it may still be on the disk.")
+
+        running.store.delete = noted  # type: ignore[method-assign]
+        await running.press("y")
+        for _ in range(100):
+            if "Some of it may still be on the disk." in running.toasts:
+                break
+            await running.pilot.pause(0.02)
+        assert "Some of it may still be on the disk." in running.toasts
+        assert running.store.chats(9) == []
+
+
+async def test_a_title_that_cannot_be_kept_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with chat(tmp_path) as running:
+        await running.submit("First")
+        await running.submit("/rename")
+
+        def busy(*_: object) -> None:
+            raise StoreError("Another program is busy.")
+
+        monkeypatch.setattr(running.store, "rename", busy)
+        await running.press("x", "enter")
+        await running.settle()
+        assert running.toasts[-1] == "Another program is busy."

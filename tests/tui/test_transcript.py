@@ -235,12 +235,14 @@ def test_provenance_is_told_by_marks_that_need_no_colour(colourless: bool, monke
             await settle(pilot)
             assert "onetwothreefour**five**" in app.text()
             assert all(f" {origin} " in app.text() for origin in words)
-            marks = {word: (bool(s.bold), bool(s.underline)) for word in words.values() for s in styles_of(app, word)}
+            marks = {
+                w: (bool(s.bold), bool(s.underline), bool(s.italic)) for w in words.values() for s in styles_of(app, w)
+            }
             assert marks == {
-                "one": (False, False),
-                "two": (False, True),
-                "three": (True, False),
-                "four": (False, False),
+                "one": (False, False, True),
+                "two": (False, True, False),
+                "three": (True, False, False),
+                "four": (False, False, False),
             }
             colours = {style.color for word in words.values() for style in styles_of(app, word)}
             assert colourless or len(colours) == 4
@@ -281,7 +283,7 @@ def test_the_cursor_walks_messages_and_says_what_is_to_be_done_with_them() -> No
             transcript.focus()
             await settle(pilot)
             before = app.text()
-            await pilot.press("alt+up", "right_square_bracket", "k")
+            await pilot.press("k", "right_square_bracket", "k")
             await settle(pilot)
             assert app.text() != before, "the cursor is to be seen without colours"
             await pilot.press("e", "j", "j")

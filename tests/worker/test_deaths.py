@@ -16,6 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from specchat.worker import client
 from specchat.worker.death import DIES_QUICKLY, Witness
 from specchat.worker.frames import GREETING, frame, receive
 from specchat.worker.messages import Died, Finished, Load, Loaded, LoadFailed, Loading, Prefill, Tokens
@@ -81,6 +82,30 @@ def test_a_worker_that_hangs_is_ended_by_force_and_a_question_to_no_one_is_answe
             assert time.monotonic() - started < 2.5
             assert not psutil.pid_exists(pid)
         assert listener.count(Died) == 1
+
+    asyncio.run(run())
+
+
+def test_leaving_does_not_wait_for_a_process_that_the_system_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> None:
+        monkeypatch.setattr(client, "_PATIENCE_S", 0.2)
+        monkeypatch.setattr(client, "_LAST_PATIENCE_S", 0.2)
+        async with listening(None) as listener:
+            child = listener.worker._child
+            assert child is not None
+            while child._writer is None:
+                await asyncio.sleep(0.01)
+            # As a card's driver does: it neither runs nor ends, and its end of the connection stays open.
+            os.kill(child.process.pid, signal.SIGSTOP)
+            with monkeypatch.context() as patch:
+                patch.setattr(child.process, "kill", lambda: None)
+                # More than the connection takes: what is unsent must not be waited for either.
+                listener.worker.send(question(1, "x" * (1 << 22)))
+                started = time.monotonic()
+                await listener.worker.close()
+                assert time.monotonic() - started < 2
+            child.process.kill()
+            child.process.wait()
 
     asyncio.run(run())
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import re
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from specchat.chat.conversation import one_line
+from specchat.chat.store_file import StoreError
+from specchat.tui.actions import BY_ID
 
 if TYPE_CHECKING:
     from specchat.tui.app import ChatApp
@@ -33,7 +36,7 @@ async def browse(app: ChatApp, argument: str) -> None:
             await app.attempt(app.talk.open(chat_id))
         app.prompt.focus()
 
-    app.push_screen(ChatBrowser(app.store, present, app.options.now, app.forget, argument), opened)
+    app.push_screen(ChatBrowser(app.store, present, app.options.now, partial(forget, app), argument), opened)
 
 
 async def rename(app: ChatApp, argument: str) -> None:
@@ -50,7 +53,7 @@ async def rename(app: ChatApp, argument: str) -> None:
 
     async def renamed(title: str | None) -> None:
         if title:
-            await rename(app, title)
+            await app.perform(BY_ID["rename"], title)
 
     app.push_screen(AskLine("Rename this conversation", app.store.chat(chat.id).title), renamed)
 
@@ -73,8 +76,20 @@ async def delete(app: ChatApp, _argument: str) -> None:
 
 
 async def _deleted(app: ChatApp, chat_id: str) -> None:
-    await app.forget(chat_id)
+    await forget(app, chat_id)
     app.say("The conversation is deleted.")
+
+
+async def forget(app: ChatApp, chat_id: str) -> None:
+    """Delete a conversation; one that is on the screen leaves it. Raises StoreError."""
+    if app.talk.writes_in(chat_id):
+        raise StoreError("An answer is still being written in this conversation. Stop it (Esc), then delete it.")
+    if app.talk.chat is not None and app.talk.chat.id == chat_id:
+        await app.talk.new()
+    known = len(app.store.notes)
+    await asyncio.to_thread(app.options.forget or app.store.delete, chat_id)
+    for note in app.store.notes[known:]:
+        app.say(note, "warning")
 
 
 async def export(app: ChatApp, argument: str) -> None:
@@ -108,4 +123,7 @@ def _target(argument: str) -> tuple[str, Path | None]:
     else:
         words = argument.strip()
         format = "json" if words.lower().endswith(".json") else "md"
-    return format, Path(words).expanduser() if words else None
+    try:
+        return format, Path(words).expanduser() if words else None
+    except RuntimeError:
+        raise ValueError(f"There is no home directory for {words}. Name another file: /export PATH") from None

@@ -19,6 +19,8 @@ async def interrupt(app: ChatApp, _argument: str) -> None:
     selected = _selected_text(app)
     if selected:
         put_on_clipboard(app, selected, "What was selected")
+        # Else the next press would copy it once more, and never stop an answer.
+        app.screen.clear_selection()
         return
     if app.talk.stop():
         return

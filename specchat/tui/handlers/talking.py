@@ -16,7 +16,7 @@ _GO_ON = "Please go on exactly where you stopped."
 
 async def stop(app: ChatApp, _argument: str) -> None:
     """Stop the answer; where there is none, leave a branch that was begun, or go to the prompt."""
-    if app.talk.stop() or app.talk.leave_editing():
+    if app.talk.stop() or await app.talk.leave_editing():
         return
     app.transcript.leave_cursor()
     app.prompt.focus()
@@ -80,15 +80,19 @@ async def next_branch(app: ChatApp, node_id: str) -> None:
 
 
 async def _walk(app: ChatApp, node_id: str, step: int) -> None:
-    if app.talk.writing is not None:
+    if app.talk.writing is not None or app.talk.asking:
         app.say("Stop the answer first; then its branches can be walked.", "warning")
         return
-    ids = [int(node_id)] if node_id.isdigit() else [_selected_id(app)]
+    selected = _selected_id(app)
+    ids = [int(node_id)] if node_id.isdigit() else [selected]
     if ids == [None]:
         # From the prompt: the newest message that has another version.
         ids = [node.id for node in reversed(app.talk.thread())]
     for id in ids:
-        if id is not None and await app.talk.walk(id, step):
+        shown = await app.talk.walk(id, step) if id is not None else None
+        if shown is not None:
+            if selected is not None:
+                app.transcript.put_cursor(str(shown.id))
             return
     app.say("There is no other version of this message in that direction.")
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from textual.app import SuspendNotSupported
 
 from specchat.chat.text import visible
-from specchat.tui.attaching import NotAttached, attached
+from specchat.tui.attaching import NotAttached, attached, path_of
 
 if TYPE_CHECKING:
     from specchat.tui.app import ChatApp
@@ -36,7 +36,7 @@ async def open_message(app: ChatApp, _argument: str) -> None:
 
 
 async def attach(app: ChatApp, argument: str) -> None:
-    """Put a file's text into the prompt."""
+    """Send a file's text with the next question."""
     if not argument:
         app.attach({})
         app.say("No file goes with the next question.")
@@ -45,7 +45,7 @@ async def attach(app: ChatApp, argument: str) -> None:
         name, text = attached(argument)
     except NotAttached as error:
         raise ValueError(str(error)) from None
-    app.attach({**app.attached, name: text})
+    app.attach({**app.attached, str(path_of(argument).resolve()): text})
     app.say(f"{name} goes with the next question ({len(text):,} characters). /file alone takes it back.")
 
 
@@ -70,4 +70,8 @@ def _edited(app: ChatApp, text: str) -> str | None:
         if done.returncode:
             app.say(f"{command[0]} ended with status {done.returncode}; the text is as it was.", "warning")
             return None
-        return file.read_text(encoding="utf-8", errors="replace")
+        try:
+            return file.read_text(encoding="utf-8", errors="replace")
+        except OSError as error:
+            app.say(f"{command[0]} left no text that can be read ({error.strerror}); it is as it was.", "warning")
+            return None

@@ -35,6 +35,8 @@ class PromptArea(TextArea):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "submit", "Send", id="prompt.send", show=False, priority=False),
         Binding("ctrl+j,shift+enter,alt+enter", "newline", "New line", id="prompt.newline", show=False),
+        Binding("pageup", "scroll_transcript(-1)", "Scroll up", show=False),
+        Binding("pagedown", "scroll_transcript(1)", "Scroll down", show=False),
         Binding("tab", "complete", "Complete", id="prompt.complete", show=False),
     ]
 
@@ -44,6 +46,13 @@ class PromptArea(TextArea):
 
         prompt: PromptArea
         text: str
+
+    @dataclass
+    class ScrollRequested(Message):
+        """What is above the prompt is to be scrolled by `pages` (-1 or 1), or to its end (0)."""
+
+        prompt: PromptArea
+        pages: int
 
     @dataclass
     class FilesDropped(Message):
@@ -86,15 +95,21 @@ class PromptArea(TextArea):
         self._walk = None
         self._replace_all(visible(text))
 
-    def clear_prompt(self, *, keep: bool = True) -> None:
-        """Empty the prompt; what it held is kept in the history unless `keep` is false."""
+    def clear_prompt(self, sent: str | None = None, *, keep: bool = True) -> None:
+        """Empty the prompt, but for what was typed after `sent`; it is kept in the history unless `keep` is false.
+
+        The files that are shown stay: they are the app's.
+        """
         text = self.full_text
+        typed_since = ""
+        if sent is not None and text.startswith(sent):
+            text, typed_since = sent, text[len(sent) :]
         if keep and text.strip():
             self._sent.add(text)
         self._walk = None
         self._pasted.forget()
-        self.load_text("")
-        self.set_attachments(())
+        self.load_text(visible(typed_since))
+        self.move_cursor(self.document.end)
 
     def set_attachments(self, names: Iterable[str]) -> None:
         """Show the files that go with the prompt, as `[file name.txt]` above the frame's bottom."""
@@ -185,6 +200,17 @@ class PromptArea(TextArea):
         last = self.wrapped_document.height - 1
         if select or self.wrapped_row < last or self._walk is None or not self._step(-1):
             super().action_cursor_down(select)
+
+    def action_cursor_line_end(self, select: bool = False) -> None:
+        """Go to the end of the row; from there, to the end of the conversation, which is followed again."""
+        before = self.cursor_location
+        super().action_cursor_line_end(select)
+        if not select and self.cursor_location == before:
+            self.post_message(self.ScrollRequested(self, 0))
+
+    def action_scroll_transcript(self, pages: int) -> None:
+        """Scroll what is above: the prompt itself is never longer than a few rows."""
+        self.post_message(self.ScrollRequested(self, pages))
 
     @property
     def wrapped_row(self) -> int:

@@ -17,6 +17,7 @@ from textual.widgets.option_list import Option
 from specchat.chat.conversation import Hit, Summary, one_line
 from specchat.chat.store import Store
 from specchat.chat.store_file import StoreError
+from specchat.tui.faults import expected, sentence_of
 from specchat.tui.screens.ask_line import AskLine
 from specchat.tui.screens.confirm import Confirm
 from specchat.tui.screens.dialog import Dialog
@@ -51,7 +52,10 @@ class ChatBrowser(Dialog[str]):
         super().__init__()
         self._store, self._present, self._now, self._delete, self._words = store, present, now, delete, words
         self._titles: dict[str, str] = {}
-        self._snippets: dict[str, list[str]] = {}
+        self._listed_for: str | None = None
+        """The words whose conversations are listed."""
+        self._opens_first = False
+        """Enter was pressed before they were."""
 
     def body(self) -> ComposeResult:
         """A line to write in, and the list."""
@@ -66,24 +70,30 @@ class ChatBrowser(Dialog[str]):
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Narrow the list."""
+        self._opens_first = False
         self._search(event.value)
 
     @work(exclusive=True)
     async def _search(self, words: str) -> None:
+        self._listed_for = None
         try:
             chats = await asyncio.to_thread(self._store.chats, _LISTED, query=words)
             hits = await asyncio.to_thread(self._store.search, words, _FOUND) if words.strip() else []
         except StoreError as error:
             self.query_one("#said", Static).update(Content(str(error)))
             return
-        self._list(chats, hits)
+        self._list(words, chats, hits)
+        if self._opens_first:
+            self._opens_first = False
+            self._open()
 
-    def _list(self, chats: list[Summary], hits: list[Hit]) -> None:
+    def _list(self, query: str, chats: list[Summary], hits: list[Hit]) -> None:
         snippets: dict[str, str] = {}
         for hit in hits:
             snippets.setdefault(hit.chat_id, hit.snippet)
         options = self.query_one("#chats", OptionList)
         options.clear_options()
+        self._listed_for = query
         self._titles = {chat.id: chat.title for chat in chats}
         options.add_options(Option(self._shown(chat, snippets.get(chat.id)), id=chat.id) for chat in chats)
         if chats:
@@ -109,7 +119,13 @@ class ChatBrowser(Dialog[str]):
         getattr(self.query_one("#chats", OptionList), f"action_{how}")()
 
     def on_input_submitted(self, _event: Input.Submitted) -> None:
-        """Open what is under the cursor."""
+        """Open what is under the cursor, once the list is the one of the words above it."""
+        if self._listed_for != self.query_one("#words", Input).value:
+            self._opens_first = True
+        else:
+            self._open()
+
+    def _open(self) -> None:
         id = self._under_cursor()
         if id is not None:
             self.dismiss(id)
@@ -153,6 +169,7 @@ class ChatBrowser(Dialog[str]):
     async def _change(self, change: Awaitable[None]) -> None:
         try:
             await change
-        except StoreError as error:
-            self.query_one("#said", Static).update(Content(str(error)))
+        except expected() as error:
+            self.query_one("#said", Static).update(Content(sentence_of(error)))
+            return
         self._search(self.query_one("#words", Input).value)

@@ -18,7 +18,8 @@ _IN_PROMPT: Final = (
     ("↑ ↓", "on the first and last line: prompts written before"),
     ("shift+tab", "to the messages; there j and k move, space unfolds thoughts"),
     ("//…", "sends a prompt that begins with a slash"),
-    ("pgup pgdn end", "scroll; end follows the answer again"),
+    ("pgup pgdn", "scroll the conversation"),
+    ("end", "at the end of a line: to the end of the conversation, and follow the answer again"),
 )
 
 

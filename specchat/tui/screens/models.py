@@ -14,8 +14,9 @@ from textual.content import Content
 from textual.widgets import DataTable, Input, Static
 
 from specchat.tui.panel.strokes import meter
+from specchat.tui.screens.confirm import Confirm
 from specchat.tui.screens.dialog import Dialog
-from specchat.tui.shelf import Download, DownloadProgress, DownloadState, Fit, Shelf, ShelfRow
+from specchat.tui.shelf import Download, DownloadProgress, DownloadState, Fit, Offer, Shelf, ShelfRow
 from specchat.tui.wording import size
 
 _FIT: Final = "on this machine"
@@ -34,13 +35,25 @@ class ModelPicker(Dialog[str]):
         Binding("slash", "find", "find"),
         Binding("space", "pause", "pause or go on"),
         Binding("b", "best", "best"),
+        Binding("x", "forget", "forget a download"),
     ]
     title_text = "Models"
-    hint = "enter choose or fetch   space pause   b best that fits   / find   esc close"
+    hint = "enter choose or fetch   space pause   x forget   b best that fits   / find   esc close"
 
-    def __init__(self, shelf: Shelf, present: str, downloads: dict[str, Download]) -> None:
+    def __init__(
+        self,
+        shelf: Shelf,
+        present: str,
+        downloads: dict[str, Download],
+        *,
+        freed: int = 0,
+        at: str = "",
+        fetch: bool = False,
+    ) -> None:
+        """`freed`: bytes that closing the open model frees; `at`: where the cursor begins; `fetch`: and is offered."""
         super().__init__()
-        self._shelf, self._present, self._downloads = shelf, present, downloads
+        self._shelf, self._present, self._downloads, self._freed = shelf, present, downloads, freed
+        self._at, self._fetch_at_once = at, fetch
         self._rows: Sequence[ShelfRow] = ()
         self._fits: dict[str, Fit] = {}
         self._waiting: str | None = None
@@ -61,8 +74,10 @@ class ModelPicker(Dialog[str]):
         self.query_one("#rows").focus()
         self._read()
         self.set_interval(_POLL_S, self._watch_download)
+        if self._fetch_at_once:
+            self._offer(self._at)
 
-    @work(exclusive=True)
+    @work(exclusive=True, group="read")
     async def _read(self) -> None:
         try:
             self._rows = await asyncio.to_thread(self._shelf.rows)
@@ -70,6 +85,17 @@ class ModelPicker(Dialog[str]):
             self._say(str(error))
             return
         self._draw()
+        try:
+            await asyncio.to_thread(self._shelf.look_again, self._freed)
+            await self._judge()
+        finally:
+            self._rest()
+
+    def _rest(self) -> None:
+        # Not awaited: what is being judged when the list is closed may take a while yet.
+        asyncio.get_running_loop().run_in_executor(None, self._shelf.rest)
+
+    async def _judge(self) -> None:
         for row in self._rows:
             try:
                 self._fits[row.id] = await asyncio.to_thread(self._shelf.fit, row.id)
@@ -88,7 +114,7 @@ class ModelPicker(Dialog[str]):
         table.clear()
         for row in rows:
             table.add_row(*self._cells(row), key=row.id)
-        wanted = at or self._present
+        wanted = at or self._at or self._present
         place = next((i for i, row in enumerate(rows) if row.id == wanted), 0)
         table.move_cursor(row=place)
 
@@ -141,31 +167,64 @@ class ModelPicker(Dialog[str]):
         row = next((row for row in self._rows if row.id == id), None)
         if row is None or row.here:
             self.dismiss(id)
-            return
-        self._waiting = id
+        elif id in self._downloads:
+            self._waiting = id
+            self._downloads[id].resume()
+            self._watch_download()
+        else:
+            self._offer(id)
+
+    @work(exclusive=True, group="offer")
+    async def _offer(self, id: str) -> None:
+        """Say what fetching a model means, and do it where the user agrees."""
         try:
-            if id in self._downloads:
-                self._downloads[id].resume()
-            else:
-                self._downloads[id] = self._shelf.fetch(id)
+            if id not in self._fits:
+                self.notify("Looking whether it fits …", timeout=2)
+            offer = await asyncio.to_thread(self._shelf.offer, id)
+            fit = self._fits[id] if id in self._fits else await asyncio.to_thread(self._shelf.fit, id)
+            question = Confirm("Fetch a model", offer_words(offer, fit), "Fetch it", "Not now")
+            if not await self.app.push_screen_wait(question):
+                return
+            self._downloads[id] = await asyncio.to_thread(self._shelf.fetch, id)
         except Exception as error:  # a sentence for the user
-            self._waiting = None
             self._say(str(error))
             return
+        finally:
+            self._rest()
+        self._waiting = id
         self._watch_download()
 
     def _watch_download(self) -> None:
-        id = self._waiting or next(iter(self._downloads), None)
-        if id is None or not self.is_attached:
+        if not self.is_active:
+            # Something lies over the list; there is time.
             return
-        progress = self._downloads[id].progress()
+        id = self._waiting if self._waiting in self._downloads else next(iter(self._downloads), None)
+        download = self._downloads.get(id or "")
+        if id is None or download is None:
+            self.query_one("#download", Static).update("")
+            return
+        progress = download.progress()
         self.query_one("#download", Static).update(download_line(id, progress))
         if progress.state is DownloadState.DONE:
-            del self._downloads[id]
+            self._downloads.pop(id, None)
             if id == self._waiting:
                 self.dismiss(id)
             else:
                 self._read()
+
+    def action_forget(self) -> None:
+        """Speak no more of a download that is paused or failed; what was fetched stays on the disk."""
+        under = self._under_cursor()
+        id = under if under in self._downloads else next(iter(self._downloads), None)
+        if id is None:
+            return
+        if self._downloads[id].progress().state is DownloadState.RUNNING:
+            self._say("This download is under way. Pause it first (space).")
+            return
+        del self._downloads[id]
+        self._waiting = None if self._waiting == id else self._waiting
+        self._say("")
+        self._watch_download()
 
     def action_pause(self) -> None:
         """Pause the download, or let it go on."""
@@ -181,11 +240,31 @@ class ModelPicker(Dialog[str]):
     @work(exclusive=True, group="best")
     async def action_best(self) -> None:
         """Choose the best model that this machine can run."""
-        id = await asyncio.to_thread(self._shelf.best)
+        try:
+            id = await asyncio.to_thread(self._shelf.best)
+        except Exception as error:  # a sentence for the user
+            self._say(str(error))
+            return
+        finally:
+            self._rest()
         if id is None:
             self._say("None of these models fits this machine. A smaller one can be named: /model PATH.")
         else:
             self._choose(id)
+
+
+def offer_words(offer: Offer, fit: Fit) -> str:
+    """What the user agrees to: files and sizes, licence, place, and whether it will run."""
+    whole = f"{size(offer.size)} to fetch" if offer.size else "to fetch, of a size that is not known"
+    lines = [f"{offer.name}: {whole}"]
+    lines += [f"  {name}  {size(count) if count else ''}".rstrip() for name, count in offer.files]
+    terms = f"licence: {offer.licence or 'not known'}"
+    lines += [terms + (", whose terms must be accepted on the hub first" if offer.gated else "")]
+    lines += [f"to: {offer.destination} ({size(offer.free)} free)"]
+    lines += [f"on this machine: {fit.words or 'not known'}"]
+    if offer.size and offer.size > offer.free:
+        lines += ["There is no room for it on that disk."]
+    return "\n".join(lines)
 
 
 def download_line(id: str, progress: DownloadProgress) -> Content:

@@ -29,7 +29,7 @@ _PAUSE_PER_COST = 4.0
 
 _ENDINGS = {
     "cancelled": "■ stopped",
-    "length": "■ cut off: no room for more",
+    "length": "■ cut off: the context is full",
     "error": "✗ failed",
 }
 
@@ -167,7 +167,7 @@ class Answer(LineView):
         record = self.record
         lines: list[Line] = []
         if not self._live and record.reason in _ENDINGS:
-            said = _ENDINGS[record.reason] + (f": {shown(record.error)}" if record.error else "")
+            said = self._ending() + (f": {shown(record.error)}" if record.error else "")
             lines += wrapped(Content.styled(said, ".warning"), width)
         which, of = record.branch
         branch = f"‹ {which}/{of} ›" if of > 1 else ""
@@ -179,6 +179,12 @@ class Answer(LineView):
             return [*lines, Line(figures + Content.styled(gap + branch, ".quiet"))]
         lines += wrapped(figures, width)
         return [*lines, Line(Content.styled(branch.rjust(width), ".quiet"))] if branch else lines
+
+    def _ending(self) -> str:
+        most = self.record.max_tokens
+        if self.record.reason == "length" and most is not None and self.record.tokens >= most:
+            return f"■ cut off: max_tokens is {most:,}"
+        return _ENDINGS[self.record.reason]
 
     def _think(self, text: str, tokens: int | None) -> None:
         if self._thinking_since is None and self.record.thought_s is None:

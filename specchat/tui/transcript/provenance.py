@@ -1,4 +1,7 @@
-"""The text of an answer in which every piece shows who wrote it: by colour, and by its cut for those who see none."""
+"""The text of an answer in which every piece shows who wrote it: by colour, and by its cut for those who see none.
+
+Accepted is italic, corrected underlined, bonus bold; what was written without a draft is as usual.
+"""
 
 from __future__ import annotations
 

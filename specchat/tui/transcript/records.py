@@ -37,6 +37,10 @@ class AnswerRecord:
     branch: tuple[int, int] = (1, 1)
     thought_tokens: int | None = None
     thought_s: float | None = None
+    tokens: int = 0
+    """Tokens of a finished answer, reasoning included."""
+    max_tokens: int | None = None
+    """Tokens after which it had to end; None: as many as there was room for, or not known."""
 
 
 Record = UserRecord | AnswerRecord

@@ -20,12 +20,12 @@ from specchat.tui.transcript.user_message import UserMessage
 class Transcript(MessageList):
     """Messages of one conversation, with a cursor.
 
-    Keys when it has the focus: j/k (or alt+down/alt+up) move the cursor, g/G go to the first and last message.
+    Keys when it has the focus: j/k move the cursor, g/G go to the first and last message.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("k,alt+up", "cursor_previous", "Previous message", show=False, id="transcript.previous"),
-        Binding("j,alt+down", "cursor_next", "Next message", show=False, id="transcript.next"),
+        Binding("k", "cursor_previous", "Previous message", show=False),
+        Binding("j", "cursor_next", "Next message", show=False),
         Binding("g", "cursor_first", "First message", show=False, id="transcript.first"),
         Binding("G,end", "cursor_last", "Last message", show=False, id="transcript.last"),
         Binding("y", "copy_message", "Copy message", show=False, id="transcript.copy"),
@@ -135,6 +135,21 @@ class Transcript(MessageList):
                 )
         self.post_message(self.Selected(self, None if index is None else self._records[index].node_id))
 
+    def put_cursor(self, node_id: str) -> None:
+        """Put the cursor on a message, if it is one of the conversation's; what is in sight stays."""
+        places = [index for index, record in enumerate(self._records) if record.node_id == node_id]
+        if places:
+            self._select(places[0], scroll=not self._window.holds(places[0]))
+
+    def scroll_from_afar(self, pages: int) -> None:
+        """Scroll by a page up (-1) or down (1), or go to the end and follow it (0)."""
+        if pages == 0:
+            self.go_to_end()
+        elif pages < 0:
+            self.action_page_up()
+        else:
+            self.action_page_down()
+
     def leave_cursor(self) -> None:
         """Take the cursor off and follow the end again."""
         self._select(None)
@@ -195,8 +210,12 @@ class Transcript(MessageList):
             self.post_message(self.EditRequested(self, widget.record.node_id, widget.copy_text()))
 
     def action_sibling(self, step: int) -> None:
-        """Ask for another branch at the message at the cursor, or at the newest answer."""
-        widget = self._chosen(Answer)
+        """Ask for another branch at the message at the cursor, or at the newest one that has any."""
+        if self._cursor is not None:
+            widget = self._widgets.get(self._cursor)
+        else:
+            newest = (widget for _, widget in sorted(self._widgets.items(), reverse=True))
+            widget = next((widget for widget in newest if widget.record.branch[1] > 1), None)
         if widget is not None and widget.record.branch[1] > 1:
             self.post_message(self.SiblingRequested(self, widget.record.node_id, step))
 
