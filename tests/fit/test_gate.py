@@ -13,9 +13,9 @@ from specchat.drafters.method import Method
 from specchat.engine.settings import EngineSettings
 from specchat.fit import check, gate
 from specchat.fit.exact import ExactMeasure, FitUnavailable, measure
-from specchat.fit.gate import require_fit, shape_here
+from specchat.fit.gate import require_fit
 from specchat.fit.memory import Memory
-from specchat.fit.pairs import Pair
+from specchat.fit.pairs import Pair, shape_here
 from specchat.fit.shape import shape_of
 from specchat.llama.context_params import KVType
 from specchat.llama.errors import DoesNotFit, ModelUnusable
