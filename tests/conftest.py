@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,14 @@ import pytest
 from specchat.catalogue.entries import Catalogue
 from specchat.catalogue.locate import locate
 from tests.tiny_model import write_model
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let each worker have a core of its own: threads that wait for each other's cores take many times as long."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "")
+    if worker and hasattr(os, "sched_setaffinity"):
+        cores = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {cores[int(worker.removeprefix("gw")) % len(cores)]})
 
 
 @pytest.fixture(autouse=True, scope="session")

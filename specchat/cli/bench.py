@@ -103,15 +103,15 @@ def _check_files(choices: Choices) -> None:
     if choices.plot_file is not None:
         if choices.plot_file.suffix.lower() not in FORMATS:
             raise UsageError(f"--plot writes {' or '.join(FORMATS)} files, which {choices.plot_file.name!r} is not.")
-        missing = missing_for_plots()
-        if missing is not None:
-            raise UsageError(missing)
     for name, path in (("json", choices.json_file), ("plot", choices.plot_file)):
         if path is None or str(path) == "-":
             continue
         folder = path.parent
         if path.is_dir() or not folder.is_dir() or not os.access(path if path.exists() else folder, os.W_OK):
             raise UsageError(f"--{name}: {path} can't be written. Name a file in a directory of yours.")
+    missing = None if choices.plot_file is None else missing_for_plots()
+    if missing is not None:
+        raise UsageError(missing)
 
 
 def _report(environment: Environment, diagnostics: Diagnostics, found: Contest, choices: Choices) -> ExitCode:

@@ -115,7 +115,9 @@ class Terminal:
 def environment(home: Path, variables: Mapping[str, str]) -> dict[str, str]:
     """A user of their own, with nothing yet."""
     places = {f"XDG_{kind}_HOME": str(home / kind.lower()) for kind in ("DATA", "STATE", "CONFIG")}
-    kept = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "SPECCHAT_MODEL")}
+    # COLUMNS and LINES would be believed before the terminal's own size.
+    unwanted = ("NO_COLOR", "SPECCHAT_MODEL", "COLUMNS", "LINES")
+    kept = {key: value for key, value in os.environ.items() if key not in unwanted}
     return {**kept, **places, "TERM": "xterm-256color", "COLORTERM": "truecolor", **variables}
 
 
