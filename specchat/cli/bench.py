@@ -100,9 +100,8 @@ def _extent(choices: Choices) -> Extent:
 
 def _check_files(choices: Choices) -> None:
     """Refuse what can't be written before minutes are spent on it."""
-    if choices.plot_file is not None:
-        if choices.plot_file.suffix.lower() not in FORMATS:
-            raise UsageError(f"--plot writes {' or '.join(FORMATS)} files, which {choices.plot_file.name!r} is not.")
+    if choices.plot_file is not None and choices.plot_file.suffix.lower() not in FORMATS:
+        raise UsageError(f"--plot writes {' or '.join(FORMATS)} files, which {choices.plot_file.name!r} is not.")
     for name, path in (("json", choices.json_file), ("plot", choices.plot_file)):
         if path is None or str(path) == "-":
             continue
