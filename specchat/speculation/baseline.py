@@ -16,7 +16,11 @@ _LATE = 2.5
 _EARLY = 1.5
 """One that takes so many times less is from before the machine became slower."""
 _AT_FIRST = 3
-"""True plain steps at the beginning of a turn."""
+"""True plain steps early in a turn."""
+_BEGIN = 8
+"""Steps before them: right after the prompt caches are cold and a front end draws, which would flatter drafts."""
+_KNOWN = 6
+"""Fresh steps that tell a bucket's rate well enough for drafts never to be interrupted for more."""
 _EVERY = 100
 """Steps to the next plain one: one in a hundred of the rest."""
 
@@ -40,11 +44,11 @@ class Baseline:
         """Start an answer: its first steps are to be plain."""
         self._steps = 0
         self._asked = 0
-        self._due = 0
+        self._due = _BEGIN
         self._after_plain = False
 
     def wants_plain_step(self) -> bool:
-        """Whether the coming step should be plain: the first three of a turn, and later two in every two hundred.
+        """Whether the coming step should be plain: three early in a turn, and later two in every two hundred.
 
         Later ones come in pairs, since the first of them is not counted.
         """
@@ -68,9 +72,9 @@ class Baseline:
             self._due = self._steps + 2 * _EVERY
 
     def knows(self, context: int) -> bool:
-        """Whether the bucket of `context` was measured."""
+        """Whether the bucket of `context` was measured often enough, now or before."""
         bucket = context // _BUCKET
-        return bucket in self._buckets or bucket in self._cached
+        return len(self._buckets.get(bucket, ())) >= _KNOWN or bucket in self._cached
 
     def tok_s(self, context: int) -> float | None:
         """Plain tokens a second at `context`; None when never measured.

@@ -211,7 +211,10 @@ def test_the_plain_rate_is_measured_kept_and_not_asked_for_twice_of_a_fixed_choi
     assert again.baseline.tok_s(110) == pytest.approx(50)
     every_turn = PlainRate(["key"], sparing=False)
     every_turn.begin_turn()
-    assert every_turn.wants_plain_step(110)
+    for step in range(8):
+        assert not every_turn.wants_plain_step(110 + step)
+        every_turn.record(3, 0.02, 110 + step)
+    assert every_turn.wants_plain_step(118)
 
 
 def test_nothing_is_read_before_the_first_token(tmp_path: Path) -> None:

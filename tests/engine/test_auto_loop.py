@@ -74,7 +74,7 @@ def test_the_steps_are_counted_by_who_drafted() -> None:
 
 def test_the_plain_rate_comes_from_true_plain_steps() -> None:
     rate = PlainRate(["measured"], sparing=False)
-    run = Run(max_tokens=60)
+    run = Run(max_tokens=120, n_ctx=256, end_bias=-50.0)
     run.loop._plain_rate = rate
     run.tokens()
     assert rate.baseline.tok_s(10) is not None

@@ -51,7 +51,7 @@ def test_a_machine_that_slows_down_is_followed() -> None:
 
 
 @pytest.mark.parametrize("steps", [20, 128, 1000, 5000])
-def test_a_few_plain_steps_at_the_beginning_of_a_turn_and_rarely_later(steps: int) -> None:
+def test_a_few_plain_steps_early_in_a_turn_and_rarely_later(steps: int) -> None:
     baseline = Baseline()
     baseline.begin_turn()
     asked = []
@@ -60,7 +60,7 @@ def test_a_few_plain_steps_at_the_beginning_of_a_turn_and_rarely_later(steps: in
         if wants:
             asked.append(step)
         baseline.record(0 if wants else 3, 0.1, step)
-    assert asked[:3] == [0, 1, 2]
+    assert asked[:3] == [8, 9, 10]
     assert len(asked) <= 3 + 0.02 * steps
     if steps >= 1000:
         assert len(asked) >= 3 + 0.005 * steps
