@@ -68,7 +68,8 @@ def _load(options: Mapping[str, Any]) -> Any:
 
 
 def _answers(options: Mapping[str, Any]) -> Any:
-    from specchat.tui.choices import SAMPLING, AnswerChoices
+    from specchat.speculation.params import SAMPLING
+    from specchat.tui.choices import AnswerChoices
 
     return AnswerChoices(
         sampling={name: options[name] for name in SAMPLING if options.get(name) is not None},

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
 from specchat.bench.synthetic import OracleDrafter
 from specchat.chat.message import Message
+from specchat.chat.models import Models
 from specchat.chat.session import ModelRequest, Session, open_session
-from specchat.drafters import costs
 from specchat.drafters.method import Method
 from specchat.engine.settings import AnswerSettings
-from specchat.speculation.acceptance import AcceptanceMode
+from specchat.speculation.mode import AcceptanceMode
 from specchat.speculation.params import SamplingParams
 
 CONTEXT = 2048
@@ -32,6 +31,14 @@ class Model:
     draft: str | None = None
     threads: int | None = None
     gpu_layers: int = -1
+
+    def settled(self) -> Model:
+        """With a model's name in the place of the default; raises ModelUnavailable where there is none.
+
+        Choosing looks at the memory that is free, which an open session changes: chosen twice, two models might be
+        compared with each other.
+        """
+        return replace(self, model=Models.settle(self.model))
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,18 +197,6 @@ def _timed(session: Session, messages: Sequence[Message], settings: AnswerSettin
     )
 
 
-@contextmanager
-def kept_apart(folder: Path) -> Iterator[None]:
-    """What sessions opened meanwhile measure is kept in `folder`: they neither know nor touch the user's figures."""
-    usual = costs.costs_directory
-    try:
-        setattr(costs, "costs_directory", lambda: folder)  # noqa: B010
-        yield
-    finally:
-        setattr(costs, "costs_directory", usual)  # noqa: B010
-
-
 def enter(model: Model, arm: Arm, folder: Path) -> Session:
-    """An open session that has measured nothing yet; raises what `open_session` raises."""
-    with kept_apart(folder / arm.label.replace(" ", "-")):
-        return open_session(arm.request(model))
+    """An open session that knows of no earlier measurement and leaves none; raises what `open_session` raises."""
+    return open_session(replace(arm.request(model), costs=folder / arm.label.replace(" ", "-")))

@@ -5,21 +5,19 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping
-from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from specchat.catalogue.errors import CatalogueError
 from specchat.catalogue.reference import hub_file, is_plain_name
 from specchat.catalogue.sources import CutFromTarget, HubFile, HubQuery, LocalFile, PackageFile, Source
-from specchat.speculation.params import SamplingParams
+from specchat.speculation.params import SAMPLING, SamplingParams
 
 _SHA256: Final = re.compile(r"[0-9a-fA-F]{64}")
 _REPO: Final = re.compile(r"\w[\w.-]*/\w[\w.-]*", re.ASCII)
 _REVISION: Final = re.compile(r"\w[\w./-]*", re.ASCII)
 _PACKAGE: Final = ("package", "file", "size", "sha256")
 _HUB: Final = ("repo", "revision", "file", "quant", "size", "sha256")
-_SAMPLING: Final = tuple(field.name for field in fields(SamplingParams) if field.name != "logit_bias")
 _WHOLE: Final = ("top_k", "repeat_last_n")
 
 Value = TypeVar("Value")
@@ -120,7 +118,7 @@ def read_sampling(table: Table | None) -> Mapping[str, float]:
     """Defaults of the sampler chain, by the names of its settings."""
     if table is None:
         return {}
-    table.allow(*_SAMPLING)
+    table.allow(*SAMPLING)
     for key, value in table.values.items():
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise table.complain(key, "must be a number")

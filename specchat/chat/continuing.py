@@ -70,21 +70,3 @@ def record(
         node.id, text=answer, reasoning=reasoning, finish_reason=finish_reason, statistics=statistics, spans=spans
     )
     return store.node(node.id)
-
-
-def statistics_of(report: Mapping[str, Any]) -> dict[str, Any]:
-    """The figures of a `--json` object under the names that are stored (`worker.messages.Figures`)."""
-    timings, drafting, memory = report["timings"], report["speculative"], report["memory"]
-    same = ("steps", "drafted", "tested", "accepted", "alpha", "tokens_per_step", "speedup", "per_position", "depths")
-    return {
-        "tokens": report["completion_tokens"],
-        **{name: drafting[name] for name in (*same, "methods", "draft_s", "verify_s")},
-        "tok_s": timings["decode_tok_s"],
-        "plain_tok_s": drafting["baseline_tok_s"],
-        "ttft_s": timings["ttft_s"],
-        "prefill_tok_s": timings["prefill_tok_s"],
-        "prompt_tokens": report["prompt_tokens"],
-        "context_used": report["prompt_tokens"] + report["completion_tokens"],
-        "used_bytes": memory["used_bytes"],
-        "free_bytes": memory["free_bytes"],
-    }

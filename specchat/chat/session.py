@@ -57,6 +57,8 @@ class ModelRequest:
     """Load also what does not fit by the count of `fit`."""
     past_text: bool = True
     """Whether text of past conversations may be drafted from, where the user's settings keep it."""
+    costs: Path | None = None
+    """Where measured costs are kept; None: among the user's."""
 
     def __post_init__(self) -> None:
         with_model = self.method is Method.DRAFT
@@ -167,6 +169,7 @@ def open_session(
         gpu_layers=request.gpu_layers,
         kv_type=request.kv_type,
         draft_kv_type=request.draft_kv_type,
+        costs=request.costs,
         past_text=past_text_directory() if request.past_text and read_preferences().remember else None,
     )
     if not request.force:

@@ -12,9 +12,10 @@ from specchat.cli.chats import chats
 from specchat.cli.default_command import ASK, AskByDefault, AskCommand
 from specchat.cli.environment import Environment
 from specchat.cli.models import models
-from specchat.cli.names import AcceptName, CalibratedName, KVName, Thinking
+from specchat.cli.names import CalibratedName, KVName, Thinking
 from specchat.cli.rest import rest
 from specchat.drafters.method import Method
+from specchat.speculation.mode import AcceptanceMode
 
 app = typer.Typer(
     cls=AskByDefault,
@@ -53,7 +54,7 @@ def ask(
         typer.Option("-k", "--draft-tokens", metavar="N", help="Tokens drafted a step, 0 to 64 or auto [auto]."),
     ] = None,
     accept: Annotated[
-        AcceptName | None,
+        AcceptanceMode | None,
         typer.Option("--accept", help="Acceptance rule [exact; coupled with --seed]. typical is lossy."),
     ] = None,
     system: Annotated[str | None, typer.Option("-s", "--system", help="System prompt.")] = None,
@@ -174,17 +175,14 @@ def audit_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Prove on this machine that drafting changes nothing but the speed; exit code 1 if it does, or nothing drafted."""
-    from specchat.bench.audit.contestants import Setup
+    from specchat.bench.entrants import Model
     from specchat.cli.audit import audit_model
     from specchat.cli.outcome import outcome
 
     environment: Environment = context.obj
-    setup = Setup(model, draft, threads, gpu_layers)
+    chosen, methods = Model(model, draft, threads, gpu_layers), tuple(method or ())
     raise typer.Exit(
-        outcome(
-            lambda: audit_model(environment, setup, methods=tuple(method or ()), quick=quick, as_object=as_json),
-            environment,
-        )
+        outcome(lambda: audit_model(environment, chosen, methods=methods, quick=quick, as_object=as_json), environment)
     )
 
 

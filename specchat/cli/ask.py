@@ -10,6 +10,7 @@ from typing import Any
 
 from specchat.catalogue.hub_errors import Cancelled
 from specchat.catalogue.sources import LocalFile
+from specchat.chat.amounts import size
 from specchat.chat.continuing import model_of
 from specchat.chat.conversation import Chat
 from specchat.chat.message import Message, Role
@@ -22,7 +23,7 @@ from specchat.cli.diagnostics import Diagnostics
 from specchat.cli.environment import Environment
 from specchat.cli.exit_codes import ExitCode, UsageError
 from specchat.cli.interrupts import Interrupts
-from specchat.cli.obtain import Obtaining, size
+from specchat.cli.obtain import Obtaining
 from specchat.cli.output import JsonLinesOutput, JsonOutput, Output, ReaderClosed, Stdout, TextOutput
 from specchat.cli.prompt_input import read_prompt
 from specchat.cli.recording import Recording
@@ -32,7 +33,7 @@ from specchat.drafters.method import Method
 from specchat.engine.settings import AnswerSettings
 from specchat.engine.stopping import FinishReason
 from specchat.llama.errors import LlamaError
-from specchat.speculation.acceptance import AcceptanceMode
+from specchat.speculation.mode import AcceptanceMode
 
 _LONG_PROMPT = 512
 """Prompts of more tokens than this show their progress."""
@@ -261,7 +262,7 @@ class Ask:
         self.diagnostics.end_progress()
         self.diagnostics.end_reasoning()
         output.end(figures)
-        self._record(lambda recording: recording.finish(turn, figures))
+        self._record(lambda recording: recording.finish(session, turn, str(figures["finish_reason"])))
         session.finish(turn)
         self._say_notes(session)
         lossy = accept is AcceptanceMode.TYPICAL

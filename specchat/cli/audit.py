@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from specchat.bench.audit.contestants import AuditCancelled, Onlooker, Setup, Unavailable
+from specchat.bench.audit.contestants import AuditCancelled, Onlooker, Unavailable
 from specchat.bench.audit.identity import Compared
 from specchat.bench.audit.verdict import METHODS, QUICK, SAMPLED_METHODS, Audit, Extent, audit
+from specchat.bench.entrants import Model
 from specchat.chat.text import visible
 from specchat.cli.diagnostics import Diagnostics
 from specchat.cli.environment import Environment
@@ -20,7 +21,7 @@ _WIDTH = 17
 
 def audit_model(
     environment: Environment,
-    setup: Setup,
+    model: Model,
     *,
     methods: tuple[Method, ...],
     quick: bool,
@@ -34,7 +35,7 @@ def audit_model(
     onlooker = Onlooker(Told(environment, diagnostics), interrupts.arrived)
     try:
         with interrupts.installed():
-            found = audit(setup, QUICK if quick else Extent(), methods or METHODS, onlooker)
+            found = audit(model, QUICK if quick else Extent(), methods or METHODS, onlooker)
     except AuditCancelled:
         diagnostics.note("The audit was stopped before its end, so there is no verdict.")
         return interrupts.exit_code or ExitCode.INTERRUPTED

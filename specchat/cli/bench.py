@@ -14,7 +14,6 @@ from specchat.bench.entrants import PLAIN, Model
 from specchat.bench.plot import FORMATS, missing_for_plots, plot
 from specchat.bench.prompts import BENCH_CLASSES
 from specchat.bench.summary import Row, Spread, Summary, as_data, summarise
-from specchat.chat.models import Models
 from specchat.chat.text import visible
 from specchat.cli.diagnostics import Diagnostics
 from specchat.cli.environment import Environment
@@ -62,7 +61,7 @@ def bench_model(environment: Environment, model: Model, choices: Choices) -> Exi
         arms = oracles(choices.synthetic_alpha, choices.depths)
     else:
         arms = arms_of(choices.methods or METHODS, choices.depths, full=choices.full)
-    model = replace(model, model=Models.settle(model.model))
+    model = model.settled()
     told = Told(environment, diagnostics)
     try:
         found = contest(model, extent, arms, told, peers)

@@ -12,6 +12,7 @@ from typing import Final
 
 from specchat.catalogue.entries import Catalogue
 from specchat.catalogue.locate import locate
+from specchat.chat.amounts import size
 from specchat.chat.text import visible
 from specchat.cli.diagnostics import Diagnostics
 from specchat.cli.environment import Environment
@@ -114,7 +115,7 @@ def list_stores(environment: Environment) -> ExitCode:
                 notes.append(str(error))
                 continue
             vocabulary = f"{visible(about.model)} ({about.vocabulary_size:,})"
-            lines.append((name, f"{about.tokens:,} tokens", _size(path.stat().st_size), vocabulary, str(path)))
+            lines.append((name, f"{about.tokens:,} tokens", size(path.stat().st_size), vocabulary, str(path)))
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)] if lines else []
         for line in lines:
             cells = [cell.ljust(width) for cell, width in zip(line, widths, strict=True)]
@@ -125,10 +126,6 @@ def list_stores(environment: Environment) -> ExitCode:
             Diagnostics(environment).note("there are no datastores. Make one: specchat rest build NAME PATH...")
 
     return _told(command, environment)
-
-
-def _size(n: int) -> str:
-    return f"{n / 1e9:.1f} GB" if n >= 1e9 else f"{n / 1e6:.1f} MB"
 
 
 def remove_store(environment: Environment, name: str) -> ExitCode:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from specchat.chat.amounts import size
 from specchat.chat.checkup import Checkup, examine
 from specchat.chat.text import visible
 from specchat.cli.environment import Environment
 from specchat.cli.exit_codes import ExitCode
-from specchat.cli.obtain import size
 from specchat.cli.output import Stdout, as_json
 
 _WIDTH = 20

@@ -11,6 +11,7 @@ from rich.cells import cell_len, set_cell_size
 from specchat.catalogue.entries import Entry
 from specchat.catalogue.locate import is_here, locate
 from specchat.catalogue.sources import CutFromTarget, HubFile, HubQuery, LocalFile, PackageFile, Source
+from specchat.chat.amounts import size
 from specchat.chat.models import Listed, Models, is_complete, missing, size_of
 from specchat.chat.text import visible
 from specchat.cli.consent import agrees, can_ask
@@ -18,7 +19,7 @@ from specchat.cli.diagnostics import Diagnostics
 from specchat.cli.environment import Environment
 from specchat.cli.exit_codes import ExitCode, UsageError
 from specchat.cli.interrupts import Interrupts
-from specchat.cli.obtain import Obtaining, size
+from specchat.cli.obtain import Obtaining
 from specchat.cli.outcome import outcome
 from specchat.cli.output import Stdout, as_json
 from specchat.cli.terminal import columns, cut

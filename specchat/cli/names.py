@@ -5,15 +5,6 @@ from __future__ import annotations
 from enum import StrEnum
 
 
-class AcceptName(StrEnum):
-    """`specchat.speculation.acceptance.AcceptanceMode`, known here without importing numpy."""
-
-    EXACT = "exact"
-    BLOCK = "block"
-    COUPLED = "coupled"
-    TYPICAL = "typical"
-
-
 class Thinking(StrEnum):
     """Whether a model that can reason first should."""
 

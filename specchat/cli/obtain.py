@@ -13,6 +13,7 @@ from specchat.catalogue.hub_errors import Cancelled
 from specchat.catalogue.locate import is_here
 from specchat.catalogue.progress import Phase, Progress
 from specchat.catalogue.sources import HubFile
+from specchat.chat.amounts import size
 from specchat.chat.models import Models, missing, settled, size_of_all
 from specchat.chat.text import visible
 from specchat.cli.consent import agrees, can_ask
@@ -177,15 +178,6 @@ def _question(entry: Entry, absent: list[HubFile], wanted: Plan) -> str:
 def _terms(entry: Entry) -> str:
     terms = [visible(entry.license)] if entry.license else ["licence not known"]
     return f" ({', '.join([*terms, *(['gated'] if entry.gated else [])])})"
-
-
-def size(n: int | None) -> str:
-    """`9.0 GB`, as disks and hubs count."""
-    if n is None:
-        return "size unknown"
-    if n >= 1e9:
-        return f"{n / 1e9:.1f} GB"
-    return f"{n / 1e6:.0f} MB" if n >= 1e6 or n == 0 else f"{n / 1e3:.0f} kB"
 
 
 def _duration(seconds: float) -> str:

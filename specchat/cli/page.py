@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import io
-import os
 from typing import TYPE_CHECKING, Final
 
 from specchat.cli.environment import Environment
+from specchat.cli.terminal import columns
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-_UNKNOWN_WIDTH: Final = 80
 _LEAST_WIDTH: Final = 30
 """On a narrower terminal its own line breaks are better than columns of single letters."""
 
@@ -24,7 +23,7 @@ class Page:
 
         variables = environment.variables
         coloured = environment.stdout_is_terminal and not variables.get("NO_COLOR") and variables.get("TERM") != "dumb"
-        self.width = _width(environment)
+        self.width = max(_LEAST_WIDTH, columns(environment, environment.stdout))
         self._written = io.StringIO()
         # Rich would look at the process's own streams; this one only lays out and colours.
         self._console = Console(
@@ -45,14 +44,3 @@ class Page:
     def text(self) -> str:
         """All of it. Cells of tables are filled up with spaces, which nobody wants at the end of a line."""
         return "".join(f"{line.rstrip()}\n" for line in self._written.getvalue().splitlines())
-
-
-def _width(environment: Environment) -> int:
-    """Columns of the terminal behind stdout; 80 where there is none."""
-    columns = environment.variables.get("COLUMNS", "")
-    if columns.isdecimal() and int(columns) > 0:
-        return max(_LEAST_WIDTH, int(columns))
-    try:
-        return max(_LEAST_WIDTH, os.get_terminal_size(environment.stdout.fileno()).columns or _UNKNOWN_WIDTH)
-    except (OSError, ValueError):
-        return _UNKNOWN_WIDTH

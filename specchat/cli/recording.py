@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final
+from dataclasses import asdict, dataclass, field
+from typing import Final
 
-from specchat.chat.continuing import begin, earlier, statistics_of
+from specchat.chat.continuing import begin, earlier
 from specchat.chat.conversation import Chat
 from specchat.chat.message import Message
+from specchat.chat.session import Session
 from specchat.chat.store import Store, store_path
 from specchat.chat.store_file import NotStored
 from specchat.chat.turn import Turn
+from specchat.worker.figures import AnswerFigures
 
 _EVERY_S: Final = 1.0
 """A killed process loses no more than this."""
@@ -66,15 +67,15 @@ class Recording:
             self._written = time.monotonic()
             self.store.write(self._node, text=turn.text, reasoning=turn.reasoning)
 
-    def finish(self, turn: Turn, report: Mapping[str, Any]) -> None:
-        """Keep the answer as it ended, with its figures."""
+    def finish(self, session: Session, turn: Turn, reason: str) -> None:
+        """Keep the answer as it ended, for `reason`, with the figures that the chat shows of one."""
         if self._node is not None:
             self.store.write(
                 self._node,
                 text=turn.text,
                 reasoning=turn.reasoning,
-                finish_reason=str(report["finish_reason"]),
-                statistics=statistics_of(report),
+                finish_reason=reason,
+                statistics=asdict(AnswerFigures(session, turn.answer, speculate=True).now()),
             )
 
     def close(self) -> None:

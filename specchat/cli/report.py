@@ -10,8 +10,8 @@ from specchat.drafters.method import Method
 from specchat.engine.engine import Engine
 from specchat.engine.speed import Speed, speed_of
 from specchat.engine.stopping import FinishReason
-from specchat.speculation.acceptance import AcceptanceMode
 from specchat.speculation.metrics import Metrics
+from specchat.speculation.mode import AcceptanceMode
 
 SCHEMA = 1
 

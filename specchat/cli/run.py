@@ -14,12 +14,9 @@ from specchat.cli.outcome import outcome
 from specchat.drafters.method import Method
 from specchat.engine.settings import AnswerSettings
 from specchat.llama.context_params import KVType
-from specchat.speculation.acceptance import AcceptanceMode
-from specchat.speculation.params import SamplingParams
+from specchat.speculation.mode import AcceptanceMode
+from specchat.speculation.params import SAMPLING, SamplingParams
 
-_SAMPLING = (
-    "temperature", "top_k", "top_p", "min_p", "repeat_penalty", "presence_penalty", "frequency_penalty",
-)  # fmt: skip
 _KV_TYPES = {"f16": KVType.F16, "q8_0": KVType.Q8_0}
 _THINKING = {"on": True, "off": False, "auto": None}
 
@@ -32,7 +29,7 @@ def run_question(options: Mapping[str, Any], environment: Environment) -> ExitCo
 def question(options: Mapping[str, Any]) -> Question:
     """The question that the options ask; raises UsageError for values and combinations that can't be meant."""
     refuse_contradictions(options)
-    sampling = {name: options[name] for name in _SAMPLING if options[name] is not None}
+    sampling = {name: options[name] for name in SAMPLING if options.get(name) is not None}
     if options["logit_bias"]:
         sampling["logit_bias"] = dict(_bias(item) for item in options["logit_bias"])
     if any(not text for text in options["stop"] or ()):

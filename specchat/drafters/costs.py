@@ -23,8 +23,10 @@ def costs_directory() -> Path:
 class _Record:
     """One JSON file under a key. A file that is missing or damaged is the same as none: all can be measured again."""
 
-    def __init__(self, key: Sequence[str]) -> None:
-        self._path = costs_directory() / f"{hashlib.sha256(chr(10).join(key).encode()).hexdigest()[:32]}.json"
+    def __init__(self, key: Sequence[str], directory: Path | None) -> None:
+        self._path = (
+            directory or costs_directory()
+        ) / f"{hashlib.sha256(chr(10).join(key).encode()).hexdigest()[:32]}.json"
 
     def read(self, take: Callable[[Mapping[str, Any]], None]) -> None:
         with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
@@ -40,12 +42,12 @@ class PlainRate:
     """The measured rate of plain decoding; `key` names model, device, driver, build and how it is run.
 
     Where drafting is a fixed choice (`sparing`) no step is made plain for it once a context's rate is known. Nothing is
-    read before the first answer has its first token.
+    read before the first answer has its first token. `directory`: where it is kept; None: among the user's.
     """
 
-    def __init__(self, key: Sequence[str], *, sparing: bool) -> None:
+    def __init__(self, key: Sequence[str], *, sparing: bool, directory: Path | None = None) -> None:
         self.baseline = Baseline()
-        self._record = _Record([*key, "plain"])
+        self._record = _Record([*key, "plain"], directory)
         self._sparing = sparing
         self._opened = False
 
@@ -74,10 +76,20 @@ class PlainRate:
 
 
 class Costs:
-    """What drafting costs and brings with these arms: the arms' curves and rates, and when to start a drafter."""
+    """What drafting costs and brings with these arms: the arms' curves and rates, and when to start a drafter.
 
-    def __init__(self, key: Sequence[str], free: Sequence[str], models: Sequence[str], max_depth: int) -> None:
-        self._record = _Record([*key, "arms", *free, *models, str(max_depth)])
+    `directory`: where it is kept; None: among the user's.
+    """
+
+    def __init__(
+        self,
+        key: Sequence[str],
+        free: Sequence[str],
+        models: Sequence[str],
+        max_depth: int,
+        directory: Path | None = None,
+    ) -> None:
+        self._record = _Record([*key, "arms", *free, *models, str(max_depth)], directory)
         self._free, self._models, self._max_depth = tuple(free), tuple(models), max_depth
         self._opened = False
         self.arms = Arms(free, models, max_depth=max_depth)

@@ -103,7 +103,7 @@ class Drafting:
 
     def _chooser(self, free: dict[str, Drafter], models: dict[str, Drafter]) -> Drafter:
         drafts = [] if self._settings.draft is None else [self._settings.draft.name, self._settings.draft_kv_type.name]
-        costs = Costs([*self._key(), *drafts], [*free], [*models], self._settings.depth)
+        costs = Costs([*self._key(), *drafts], [*free], [*models], self._settings.depth, self._settings.costs)
         return AutoDrafter(costs, free, models, method=self._settings.method)
 
     def _key(self) -> list[str]:
@@ -114,7 +114,7 @@ class Drafting:
 
     def plain_rate(self) -> PlainRate:
         """The measured rate of plain decoding, kept between starts."""
-        return PlainRate(self._key(), sparing=not self._settings.chooses_depth)
+        return PlainRate(self._key(), sparing=not self._settings.chooses_depth, directory=self._settings.costs)
 
     def _named(self, target: Context, cancelled: Callable[[], bool]) -> Drafter:
         """The one drafter that was asked for."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from specchat.drafters.method import Method
 from specchat.llama.context_params import KVType
-from specchat.speculation.acceptance import AcceptanceMode
+from specchat.speculation.mode import AcceptanceMode
 from specchat.speculation.params import SamplingParams
 
 MAX_DRAFT_TOKENS = 64
@@ -40,6 +40,8 @@ class EngineSettings:
     draft_kv_type: KVType = KVType.F16
     past_text: Path | None = None
     """The directory of past conversations that `suffix` drafts from; None: only from the present one."""
+    costs: Path | None = None
+    """Where measured costs are kept; None: among the user's, from one start to the next."""
 
     def __post_init__(self) -> None:
         if self.draft_tokens is not None:

@@ -17,21 +17,15 @@ from specchat.fit.pairs import Pair, Source, shape_here
 from specchat.fit.request import FitRequest
 from specchat.fit.shape import Shape, ShapeUnknown
 from specchat.fit.verdict import Candidate, Measure, Plan, Verdict, judge
-from specchat.llama.context_params import KVType
 from specchat.llama.errors import LlamaError
 from specchat.llama.gguf import read_header
 
 
-def request_for(
-    settings: EngineSettings, *, n_ctx_train: int, on_device: bool, draft_kv_type: KVType | None = None
-) -> FitRequest:
-    """What an engine with these settings asks llama.cpp for; `n_ctx_train`: 0 where it isn't known.
-
-    `draft_kv_type`: None is that of the settings.
-    """
+def request_for(settings: EngineSettings, *, n_ctx_train: int, on_device: bool) -> FitRequest:
+    """What an engine with these settings asks llama.cpp for; `n_ctx_train`: 0 where it isn't known."""
     # Snapshots are asked for in any case: llama.cpp gives none to a model without a running state.
     target = target_params(settings, n_ctx_train=n_ctx_train, recurrent=True, threads=1)
-    draft = draft_params(target.n_ctx, threads=1, kv_type=draft_kv_type or settings.draft_kv_type)
+    draft = draft_params(target.n_ctx, threads=1, kv_type=settings.draft_kv_type)
     return FitRequest(
         context=target.n_ctx,
         kv_type=target.kv_type,
@@ -89,7 +83,6 @@ class Check:
         pair: Pair,
         settings: EngineSettings,
         *,
-        draft_kv_type: KVType | None = None,
         others: Iterable[Pair] = (),
     ) -> Verdict:
         """Whether an engine with these settings fits; `others` are pairs to propose instead, the best first.
@@ -101,7 +94,6 @@ class Check:
             settings,
             n_ctx_train=_dimensions(pair.target)[0],
             on_device=self.memory.on_device,
-            draft_kv_type=draft_kv_type,
         )
         others, again = itertools.tee(others)
         try:

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from specchat.fit.demand import Bytes, Demand, ModelDemand
 from specchat.fit.graphs import Pass, graph_bytes, input_bytes
 from specchat.fit.request import FitRequest
-from specchat.fit.shape import Layer, Shape, shape_of
+from specchat.fit.shape import Layer, Shape
 from specchat.llama.context_params import KVType
 from specchat.llama.errors import LlamaError
-from specchat.llama.gguf import Header
 
 _CELL_PADDING = 256
 _BLOCK = 32
@@ -149,11 +148,3 @@ def demand_of_shapes(target: Shape, draft: Shape | None, request: FitRequest) ->
         exact=False,
         on_device=request.on_device,
     )
-
-
-def demand_by_formula(target: Header, draft: Header | None, request: FitRequest) -> Demand:
-    """What a target and its draft take, estimated from their headers.
-
-    Raises ShapeUnknown, and as `demand_of_shapes` does.
-    """
-    return demand_of_shapes(shape_of(target), None if draft is None else shape_of(draft), request)

@@ -32,7 +32,7 @@ def require_fit(pair: Pair, settings: EngineSettings, named: Mapping[str, str] |
         return
     with Check(memory=memory) as check:
         try:
-            verdict = check.judge(pair, settings, draft_kv_type=settings.draft_kv_type)
+            verdict = check.judge(pair, settings)
         except FitUnavailable:
             # Neither way can tell: llama.cpp itself will, when it allocates.
             return
@@ -90,6 +90,5 @@ def _plenty_of_room(pair: Pair, settings: EngineSettings, memory: Memory) -> boo
         settings,
         n_ctx_train=target.trained_context,
         on_device=memory.on_device,
-        draft_kv_type=settings.draft_kv_type,
     )
     return demand_of_shapes(target, draft, request).total * _PLENTY <= memory.usable

@@ -10,27 +10,18 @@ import math
 import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from enum import StrEnum
 from typing import Protocol
 
 import numpy as np
 
 from specchat.speculation.distribution import Distribution
+from specchat.speculation.mode import AcceptanceMode
 from specchat.speculation.noise import GumbelNoise
 from specchat.speculation.step import Draft, Step
 from specchat.speculation.tree import Target, walk
 
 Proposal = Distribution | int
 """What a draft token was drawn from; the token itself where nothing was drawn (one-hot)."""
-
-
-class AcceptanceMode(StrEnum):
-    """The acceptance rules by the names the user knows."""
-
-    EXACT = "exact"
-    BLOCK = "block"
-    COUPLED = "coupled"
-    TYPICAL = "typical"
 
 
 class AcceptanceRule(Protocol):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 _ABOVE_ZERO = math.nextafter(0.0, 1.0)
 
@@ -70,3 +70,7 @@ class SamplingParams:
 def _require(name: str, value: float, allowed: str, *, low: float, high: float = math.inf) -> None:
     if not low <= value <= high or math.isinf(value):  # a NaN fails every comparison
         raise ValueError(f"{name} is {value}, but it must be a number {allowed}.")
+
+
+SAMPLING = tuple(each.name for each in fields(SamplingParams) if each.name != "logit_bias")
+"""The parameters that are one number, by name."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from specchat.tui.wording import size
+from specchat.chat.amounts import size
 
 LARGEST: Final = 1_000_000
 """Bytes; more fills any context."""

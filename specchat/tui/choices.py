@@ -6,16 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Final
 
-from specchat.speculation.params import SamplingParams
+from specchat.speculation.mode import AcceptanceMode
+from specchat.speculation.params import SAMPLING, SamplingParams
 from specchat.tui.actions import nearest
 
-SAMPLING: Final = (
-    "temperature", "top_k", "top_p", "min_p", "repeat_penalty", "repeat_last_n", "presence_penalty",
-    "frequency_penalty",
-)  # fmt: skip
 _WHOLE: Final = frozenset({"top_k", "repeat_last_n"})
-ACCEPT: Final = ("exact", "block", "coupled", "typical")
-"""The acceptance rules; named again because their home imports numpy."""
 _OTHERS: Final = ("max_tokens", "seed", "accept", "stop")
 KEYS: Final = (*SAMPLING, *_OTHERS)
 _TAKE_BACK: Final = frozenset({"default", "auto", ""})
@@ -96,8 +91,8 @@ def _whole(key: str, text: str) -> int:
 
 def _other(key: str, text: str) -> object:
     if key == "accept":
-        if text not in ACCEPT:
-            raise ValueError(f"accept is {text!r}, but it must be one of: {', '.join(ACCEPT)}.")
+        if text not in tuple(AcceptanceMode):
+            raise ValueError(f"accept is {text!r}, but it must be one of: {', '.join(AcceptanceMode)}.")
         return text
     if key == "stop":
         return tuple(_unescaped(word) for word in text.split())

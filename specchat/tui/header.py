@@ -9,8 +9,9 @@ from textual.content import Content
 from textual.reactive import reactive
 from textual.widget import Widget
 
+from specchat.chat.amounts import size
 from specchat.tui.panel.strokes import meter
-from specchat.tui.wording import count, size
+from specchat.tui.wording import count
 
 _METER: Final = 8
 _NARROW, _WIDE = 70, 100

@@ -11,9 +11,9 @@ from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.widgets import Button, Static
 
+from specchat.chat.amounts import size
 from specchat.tui.keymap import Keys, shown
 from specchat.tui.shelf import Offer, Shelf
-from specchat.tui.wording import size
 
 FETCH, RELOAD, SMALLER, PLAIN, OTHER = "fetch", "reload", "smaller", "plain", "other"
 _OFFERS: Final = (

@@ -8,6 +8,7 @@ from typing import Final
 
 from textual.content import Content
 
+from specchat.chat.amounts import size
 from specchat.chat.conversation import one_line
 from specchat.tui.engine_state import Phase
 from specchat.tui.header import HeaderFacts
@@ -15,7 +16,6 @@ from specchat.tui.keymap import Keys, shown
 from specchat.tui.panel.reasons import Choice
 from specchat.tui.shelf import Download, DownloadState
 from specchat.tui.talk import Talk
-from specchat.tui.wording import size
 
 _WAYS: Final = (("help", "keys and commands"), ("model", "models"), ("chats", "past conversations"))
 

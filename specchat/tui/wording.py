@@ -6,21 +6,6 @@ from datetime import datetime
 
 from specchat.worker.messages import Figures
 
-_UNITS = ("B", "kB", "MB", "GB", "TB")
-
-
-def size(count: float) -> str:
-    """Bytes in the unit that keeps the number short: 98.4 MB."""
-    for unit in _UNITS[:-1]:
-        if count < 1000:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{_short(count)} {unit}"
-        count /= 1000
-    return f"{_short(count)} {_UNITS[-1]}"
-
-
-def _short(number: float) -> str:
-    return f"{number:.1f}" if number < 100 else f"{number:.0f}"
-
 
 def count(number: int) -> str:
     """A number of tokens: 312, 3.1k, 16k."""

@@ -29,7 +29,7 @@ from specchat.llama.devices import device_memory
 from specchat.llama.errors import DoesNotFit, LlamaError
 from specchat.llama.library import library
 from specchat.retrieval.errors import DatastoreError
-from specchat.speculation.acceptance import AcceptanceMode
+from specchat.speculation.mode import AcceptanceMode
 from specchat.worker.figures import AnswerFigures
 from specchat.worker.messages import Ask, Figures, Finished, Load, Loaded, LoadFailed, Loading, Note, Prefill
 from specchat.worker.outbox import INTERVAL_S, Outbox

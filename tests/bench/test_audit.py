@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 from specchat.bench.audit import contestants
-from specchat.bench.audit.contestants import Setup, Unavailable
+from specchat.bench.audit.contestants import Unavailable
 from specchat.bench.audit.identity import Compared
 from specchat.bench.audit.numerics import Numerics
 from specchat.bench.audit.statistics import Statistics, compare_pairs, homogeneity, survival
 from specchat.bench.audit.verdict import Audit, Extent, audit
+from specchat.bench.entrants import Model
 from specchat.catalogue.entries import Catalogue
 from specchat.chat.models import Models
 from specchat.chat.session import ModelRequest, Session, open_session
@@ -31,11 +32,11 @@ SMALL = Extent(prompts=1, tokens=20, seeds=1, samples=12, positions=12)
 
 
 @pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> Setup:
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Model:
     """A random model and one much like it, which drafts."""
     folder = tmp_path_factory.mktemp("pair")
     target = write_model(folder / "target.gguf", seed=0)
-    return Setup(str(target), str(write_model(folder / "draft.gguf", seed=0, spread=0.5)))
+    return Model(str(target), str(write_model(folder / "draft.gguf", seed=0, spread=0.5)))
 
 
 @pytest.fixture
@@ -58,18 +59,18 @@ def most_open(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return counts
 
 
-def run(pair: Setup, extent: Extent = SMALL) -> Audit:
+def run(pair: Model, extent: Extent = SMALL) -> Audit:
     return audit(pair, extent, [Method.DRAFT, Method.SUFFIX, Method.LOOKAHEAD])
 
 
-def command(setup: Setup, method: Method, err: BytesIO | None = None) -> tuple[ExitCode, str, str]:
+def command(model: Model, method: Method, err: BytesIO | None = None) -> tuple[ExitCode, str, str]:
     out, err = BytesIO(), err or BytesIO()
     environment = Environment(None, out, err, False, False, False, {})
-    code = audit_model(environment, setup, methods=(method,), quick=True, as_object=False)
+    code = audit_model(environment, model, methods=(method,), quick=True, as_object=False)
     return code, out.getvalue().decode(), err.getvalue().decode()
 
 
-def test_an_exact_program_passes(pair: Setup) -> None:
+def test_an_exact_program_passes(pair: Model) -> None:
     found = run(pair)
     assert found.exact, found.violations
     assert found.verdict.startswith("Exact: 2 methods wrote the same")
@@ -82,7 +83,7 @@ def test_an_exact_program_passes(pair: Setup) -> None:
 
 
 def test_a_rule_that_always_accepts_is_found(
-    pair: Setup, monkeypatch: pytest.MonkeyPatch, most_open: list[int]
+    pair: Model, monkeypatch: pytest.MonkeyPatch, most_open: list[int]
 ) -> None:
     for rule in (Exact, Coupled):
         monkeypatch.setattr(rule, "_replacement", lambda *_: None)
@@ -97,7 +98,7 @@ def test_a_rule_that_always_accepts_is_found(
 
 
 def test_a_rule_that_forgets_the_residual_is_found_by_its_statistics(
-    pair: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pair: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is rejected is replaced by the target's most likely token: right when greedy, wrong at T > 0."""
     rightly = Exact._replacement
@@ -106,7 +107,7 @@ def test_a_rule_that_forgets_the_residual_is_found_by_its_statistics(
         return None if rightly(self, p, q, token, position) is None else p.argmax()  # type: ignore[arg-type, attr-defined]
 
     monkeypatch.setattr(Exact, "_replacement", argmax)
-    often_wrong = Setup(pair.model, str(write_model(tmp_path / "other.gguf", seed=1)))
+    often_wrong = Model(pair.model, str(write_model(tmp_path / "other.gguf", seed=1)))
     found = compare_pairs(often_wrong, [Method.DRAFT], 100)
     assert isinstance(found, Statistics)
     assert found.p_value is not None
@@ -114,15 +115,15 @@ def test_a_rule_that_forgets_the_residual_is_found_by_its_statistics(
 
 
 @pytest.mark.parametrize(("draft", "reason"), [(None, "no draft model of its own"), ("none", "--draft none forbids")])
-def test_a_model_without_a_draft_says_which_methods_it_has_not(pair: Setup, draft: str | None, reason: str) -> None:
-    found = audit(Setup(pair.model, draft), SMALL, [Method.DRAFT, Method.LOOKAHEAD])
+def test_a_model_without_a_draft_says_which_methods_it_has_not(pair: Model, draft: str | None, reason: str) -> None:
+    found = audit(Model(pair.model, draft), SMALL, [Method.DRAFT, Method.LOOKAHEAD])
     assert [gone.method for gone in found.unavailable] == [Method.DRAFT]
     assert reason in found.unavailable[0].reason
     assert found.exact
     assert found.verdict.startswith("Exact: 1 method wrote the same")
 
 
-def test_a_method_without_its_datastore_is_not_here(pair: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_method_without_its_datastore_is_not_here(pair: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     def no_store(_request: ModelRequest) -> Session:
         raise DatastoreError("It is damaged.")
 
@@ -131,7 +132,7 @@ def test_a_method_without_its_datastore_is_not_here(pair: Setup, monkeypatch: py
         assert there == Unavailable(Method.REST, "It is damaged.")
 
 
-def test_a_method_that_drops_out_on_the_way_is_said(pair: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_method_that_drops_out_on_the_way_is_said(pair: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = list[Method | None]()
 
     def fuller_and_fuller(request: ModelRequest) -> Session:
@@ -159,17 +160,17 @@ def test_the_default_model_is_chosen_once(tmp_path: Path, monkeypatch: pytest.Mo
     defaults, closed = iter(("large", *["little"] * 9)), list[Models]()
     monkeypatch.setattr(Models, "default", lambda _self: Catalogue().find(next(defaults)))
     monkeypatch.setattr(Models, "close", lambda self: closed.append(self))
-    found = audit(Setup(None), SMALL, [Method.LOOKAHEAD])
+    found = audit(Model(None), SMALL, [Method.LOOKAHEAD])
     assert found.model == "large"
     assert found.exact, found.violations
     assert next(defaults) == "little"
     closed.clear()
-    Setup(None).settled()
+    Model(None).settled()
     assert len(closed) == 1, "the process that judged what fits holds memory of a card"
 
 
-def test_where_nothing_was_drafted_nothing_is_proved(pair: Setup) -> None:
-    code, out, _ = command(Setup(pair.model), Method.DRAFT)
+def test_where_nothing_was_drafted_nothing_is_proved(pair: Model) -> None:
+    code, out, _ = command(Model(pair.model), Method.DRAFT)
     assert code == ExitCode.ENGINE
     assert out.splitlines()[-1].startswith("Nothing was compared: draft: target.gguf has no draft model of its own")
 
@@ -188,7 +189,7 @@ def test_only_what_drafted_counts() -> None:
     assert not found().exact
 
 
-def test_ctrl_c_ends_it_with_a_sentence(pair: Setup) -> None:
+def test_ctrl_c_ends_it_with_a_sentence(pair: Model) -> None:
     class Impatient(BytesIO):
         """Who reads it interrupts at the first word."""
 

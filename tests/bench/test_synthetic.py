@@ -13,7 +13,8 @@ from specchat.bench.synthetic import OracleDrafter
 from specchat.chat.message import Message, Role
 from specchat.chat.session import Session
 from specchat.drafters.method import Method
-from specchat.speculation.acceptance import AcceptanceMode, acceptance_rule
+from specchat.speculation.acceptance import acceptance_rule
+from specchat.speculation.mode import AcceptanceMode
 from specchat.speculation.params import SamplingParams
 from specchat.speculation.sampler import Sampler
 from specchat.speculation.theory import expected_tokens

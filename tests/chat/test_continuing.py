@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,12 +11,11 @@ import pytest
 from specchat.catalogue.entries import Catalogue, Entry
 from specchat.catalogue.sources import HubQuery, LocalFile
 from specchat.chat import continuing
-from specchat.chat.continuing import begin, earlier, model_of, record, statistics_of
+from specchat.chat.continuing import begin, earlier, model_of, record
 from specchat.chat.message import Message, Role
 from specchat.chat.store import Store
 from specchat.chat.store_file import NotStored
 from specchat.tui.threads import prompt_of
-from specchat.worker.messages import Figures
 
 
 @pytest.fixture
@@ -104,20 +103,3 @@ def test_an_answer_can_be_saved_while_it_is_written(store: Store) -> None:
     answer = begin(store, chat, "q", model="demo")
     store.write(answer.id, text="half of")
     assert [message.content for message in earlier(store, None)[1]] == ["q", "half of"]
-
-
-def test_figures_are_kept_under_the_names_of_the_chat() -> None:
-    report = {
-        "prompt_tokens": 7,
-        "completion_tokens": 5,
-        "timings": {"load_s": 1.0, "ttft_s": 0.2, "prefill_tok_s": 100.0, "decode_s": 0.5, "decode_tok_s": 10.0},
-        "speculative": {
-            "steps": 2, "drafted": 4, "tested": 3, "accepted": 3, "alpha": 1.0, "tokens_per_step": 2.5,
-            "per_position": [1.0], "depths": {"2": 2}, "methods": {"suffix": 2}, "draft_s": 0.1, "verify_s": 0.4,
-            "baseline_tok_s": 5.0, "speedup": 2.0, "speedup_basis": "measured",
-        },
-        "memory": {"used_bytes": 1, "free_bytes": 2, "device": "CPU"},
-    }  # fmt: skip
-    kept = statistics_of(report)
-    assert set(kept) <= {field.name for field in fields(Figures)}
-    assert (kept["tokens"], kept["tok_s"], kept["plain_tok_s"], kept["context_used"]) == (5, 10.0, 5.0, 12)

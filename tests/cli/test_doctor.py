@@ -40,7 +40,7 @@ def test_it_says_plainly_what_is_here(home: Household, monkeypatch: pytest.Monke
     assert told["llama cpp build"] == "CPU build"
     assert told["demo"] == "available"
     assert "llama-cpp-python 0.3" in told["packages"]
-    assert told["model cache"].startswith(f"path {home.cache}, files 0, used 0 MB, free ")
+    assert told["model cache"].startswith(f"path {home.cache}, files 0, used 0 B, free ")
     assert told["hub"].startswith(f"address {home.hub.endpoint}, reachable yes")
     assert out.endswith("specchat can chat here, on the CPU, with demo.\n")
 

@@ -151,7 +151,7 @@ def test_rm_takes_what_an_interrupted_download_left(home: Household) -> None:
     left.parent.mkdir(parents=True)
     left.write_bytes(bytes(2_000_000))
     code, _, err = run("models", "rm", "hf:user/tiny", "-y")
-    assert (code, err) == (0, "specchat: 2 MB freed.\n")
+    assert (code, err) == (0, "specchat: 2.0 MB freed.\n")
     assert not left.exists()
 
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from specchat.catalogue import download
+from specchat.chat.amounts import size
 from specchat.cli import obtain
-from specchat.cli.obtain import size
 from specchat.fit import check, gate
 from specchat.fit.memory import Memory
 from tests.catalogue.loopback_hub import TOKEN, Repository
@@ -308,13 +308,13 @@ def test_progress_keeps_to_one_line(home: Household, columns: int) -> None:
     code, _, err = run("models", "pull", "hf:user/large:large.gguf", typed=b"y\n", columns=columns)
     assert code == 0
     shown = [line.split("\x1b[0m")[0] for line in err.split("\r\x1b[K\x1b[2m")[1:]]
-    assert any("%" in line and "of 6 MB" in line for line in shown)
+    assert any("%" in line and "of 6.3 MB" in line for line in shown)
     assert max(map(len, shown)) < columns
 
 
 def test_sizes_are_written_as_disks_count() -> None:
     assert [size(n) for n in (None, 0, 999_400, 1_000_000, 639_446_688, 9_001_752_960)] == [
-        "size unknown", "0 MB", "999 kB", "1 MB", "639 MB", "9.0 GB",
+        "size unknown", "0 B", "999 kB", "1.0 MB", "639 MB", "9.0 GB",
     ]  # fmt: skip
     assert (obtain._duration(59.4), obtain._duration(75), obtain._duration(7260)) == ("0:59", "1:15", "2 h 1 min")
 

@@ -46,7 +46,7 @@ def test_from_build_to_rm(poem: Path, tiny: Path) -> None:
     name, tokens, size, model, where = out.rstrip("\n").split("\t")
     assert (name, where) == ("poems", str(path))
     assert tokens.endswith(" tokens")
-    assert size == "0.0 MB"
+    assert size == "2.5 kB"
     assert model == f"{tiny.stem} (286)"
 
     for named in (("poems",), ()):

@@ -12,7 +12,8 @@ import pytest
 from specchat.drafters.auto import AutoDrafter
 from specchat.drafters.costs import Costs, PlainRate, costs_directory
 from specchat.drafters.method import Method
-from specchat.speculation.acceptance import AcceptanceMode, acceptance_rule
+from specchat.speculation.acceptance import acceptance_rule
+from specchat.speculation.mode import AcceptanceMode
 from specchat.speculation.params import SamplingParams
 from specchat.speculation.sampler import Sampler
 from specchat.speculation.step import Draft, Step

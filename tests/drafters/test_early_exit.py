@@ -26,7 +26,8 @@ from specchat.llama.context_params import ContextParams
 from specchat.llama.errors import DecodeFailed
 from specchat.llama.head import Head, OutputEnd, cut_head
 from specchat.llama.model import Model
-from specchat.speculation.acceptance import AcceptanceMode, acceptance_rule
+from specchat.speculation.acceptance import acceptance_rule
+from specchat.speculation.mode import AcceptanceMode
 from specchat.speculation.params import SamplingParams
 from specchat.speculation.sampler import Sampler
 from specchat.speculation.step import Draft, Step

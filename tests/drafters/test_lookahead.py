@@ -20,8 +20,9 @@ from specchat.engine.stopping import StopRule, Unwatched
 from specchat.llama.context import Context
 from specchat.llama.context_params import ContextParams
 from specchat.llama.model import Model
-from specchat.speculation.acceptance import AcceptanceMode, acceptance_rule
+from specchat.speculation.acceptance import acceptance_rule
 from specchat.speculation.distribution import Distribution
+from specchat.speculation.mode import AcceptanceMode
 from specchat.speculation.params import SamplingParams
 from specchat.speculation.sampler import Sampler
 from specchat.speculation.step import Draft, Step

@@ -15,7 +15,8 @@ from specchat.drafters.method import Method
 from specchat.drafters.rest import RestDrafter
 from specchat.retrieval.datastore import Datastore
 from specchat.retrieval.errors import DatastoreError
-from specchat.speculation.acceptance import AcceptanceMode, acceptance_rule
+from specchat.speculation.acceptance import acceptance_rule
+from specchat.speculation.mode import AcceptanceMode
 from specchat.speculation.params import SamplingParams
 from specchat.speculation.sampler import Sampler
 from specchat.speculation.step import Step

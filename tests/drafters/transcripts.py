@@ -6,7 +6,8 @@ import random
 from collections.abc import Callable, Iterator
 
 from specchat.drafters.base import Drafter
-from specchat.speculation.acceptance import AcceptanceMode, acceptance_rule
+from specchat.speculation.acceptance import acceptance_rule
+from specchat.speculation.mode import AcceptanceMode
 from specchat.speculation.params import SamplingParams
 from specchat.speculation.sampler import Sampler
 from specchat.speculation.step import Step

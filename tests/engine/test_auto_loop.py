@@ -17,7 +17,8 @@ from specchat.drafters.prompt_lookup import PromptLookupDrafter
 from specchat.drafters.suffix import SuffixDrafter
 from specchat.engine.loop import Loop
 from specchat.engine.stopping import StopRule, Unwatched
-from specchat.speculation.acceptance import AcceptanceMode, acceptance_rule
+from specchat.speculation.acceptance import acceptance_rule
+from specchat.speculation.mode import AcceptanceMode
 from specchat.speculation.params import SamplingParams
 from specchat.speculation.sampler import Sampler
 from specchat.speculation.step import Draft, Step

@@ -11,8 +11,8 @@ import pytest
 from specchat.drafters.method import Method
 from specchat.engine.engine import Engine
 from specchat.engine.settings import AnswerSettings, EngineSettings
-from specchat.speculation.acceptance import AcceptanceMode
 from specchat.speculation.distribution import warp
+from specchat.speculation.mode import AcceptanceMode
 from specchat.speculation.params import SamplingParams
 from tests.speculation.chi_square import excess
 from tests.tiny_model import write_model

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from specchat.drafters.model import ModelDrafter
 from specchat.drafters.prefix import keep_common_prefix
-from specchat.speculation.acceptance import AcceptanceMode, acceptance_rule
+from specchat.speculation.acceptance import acceptance_rule
+from specchat.speculation.mode import AcceptanceMode
 from specchat.speculation.params import SamplingParams
 from specchat.speculation.sampler import Sampler
 from specchat.speculation.step import Draft, Step

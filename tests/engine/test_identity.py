@@ -12,7 +12,7 @@ from specchat.chat.session import ModelRequest, Session, open_session
 from specchat.drafters.method import Method
 from specchat.engine.settings import AnswerSettings
 from specchat.engine.stopping import FinishReason
-from specchat.speculation.acceptance import AcceptanceMode
+from specchat.speculation.mode import AcceptanceMode
 from specchat.speculation.params import SamplingParams
 
 QUESTIONS = ("List ten tips for better sleep.", "What is the capital of France?", "Write a haiku about rain.")

@@ -11,7 +11,7 @@ from specchat.chat.session import ModelRequest, Session, open_session
 from specchat.drafters.method import Method
 from specchat.engine.answer import Answer
 from specchat.engine.settings import AnswerSettings
-from specchat.speculation.acceptance import AcceptanceMode
+from specchat.speculation.mode import AcceptanceMode
 from specchat.speculation.params import SamplingParams
 
 COPY = "Repeat this word for word: the old lamp stood by the old door, and the old door stood by the old wall."

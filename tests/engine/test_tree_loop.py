@@ -16,7 +16,8 @@ from specchat.drafters.lookahead import LookaheadDrafter
 from specchat.drafters.method import Method
 from specchat.engine.loop import Loop
 from specchat.engine.stopping import FinishReason, StopRule, Unwatched, Watcher
-from specchat.speculation.acceptance import AcceptanceMode, acceptance_rule
+from specchat.speculation.acceptance import acceptance_rule
+from specchat.speculation.mode import AcceptanceMode
 from specchat.speculation.params import SamplingParams
 from specchat.speculation.sampler import Sampler
 from specchat.speculation.step import Draft, Origin, Step

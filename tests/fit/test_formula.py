@@ -10,15 +10,20 @@ from gguf import GGMLQuantizationType as Type
 
 from specchat.fit.demand import Bytes, Demand
 from specchat.fit.exact import ExactMeasure
-from specchat.fit.formula import demand_by_formula, demand_of_shapes
+from specchat.fit.formula import demand_of_shapes
 from specchat.fit.known_shapes import known_shape
 from specchat.fit.request import FitRequest, FitRequestError
 from specchat.fit.shape import ShapeUnknown, shape_of
 from specchat.llama.context_params import KVType
 from specchat.llama.errors import LlamaError
-from specchat.llama.gguf import read_header
+from specchat.llama.gguf import Header, read_header
 from tests.fit import synthetic
 from tests.fit.sparse_model import SparseModel
+
+
+def by_formula(target: Header, draft: Header | None, request: FitRequest) -> Demand:
+    return demand_of_shapes(shape_of(target), None if draft is None else shape_of(draft), request)
+
 
 MIB = 1 << 20
 COMPUTE_LOW, COMPUTE_HIGH = 0.94, 1.10
@@ -63,7 +68,7 @@ def test_weights_and_cache_are_llama_cpps_to_the_byte(
 ) -> None:
     path, request = models[architecture], REQUESTS[request_name]
     real = exact.measure(path, None, request).target.host
-    told = demand_by_formula(read_header(path), None, request)
+    told = by_formula(read_header(path), None, request)
     assert not told.exact
     assert without_compute(told.target.host) == without_compute(real)
     assert COMPUTE_LOW <= told.target.host.compute / real.compute <= COMPUTE_HIGH
@@ -73,7 +78,7 @@ def test_a_draft_is_counted_with_its_own_cache_type_and_batch(exact: ExactMeasur
     target, draft = models["grouped queries, untied"], models["grouped queries, tied"]
     request = FitRequest(8192, draft_kv_type=KVType.Q8_0, flash_attention=True, n_outputs_max=16)
     real = exact.measure(target, draft, request)
-    told = demand_by_formula(read_header(target), read_header(draft), request)
+    told = by_formula(read_header(target), read_header(draft), request)
     assert real.draft is not None
     assert told.draft is not None
     assert without_compute(told.draft.host) == without_compute(real.draft.host)
@@ -88,7 +93,7 @@ def test_the_demo_is_told_to_the_byte_but_for_its_buffers(
 ) -> None:
     request = FitRequest(context, kv_type=kind, draft_kv_type=kind, n_outputs_max=16)
     real = exact.measure(demo, demo, request)
-    told = demand_by_formula(read_header(demo), read_header(demo), request)
+    told = by_formula(read_header(demo), read_header(demo), request)
     assert without_compute(told.target.host) == without_compute(real.target.host)
     assert told.total == pytest.approx(real.total, rel=0.02)
 
@@ -99,9 +104,7 @@ def test_snapshots_of_a_running_state_cost_what_a_public_log_says(large_hybrid: 
     def state(snapshots: int) -> float:
         header = read_header(large_hybrid)
         sizes = [
-            demand_by_formula(
-                header, None, FitRequest(cells, flash_attention=True, n_rs_seq=snapshots)
-            ).target.host.cache
+            by_formula(header, None, FitRequest(cells, flash_attention=True, n_rs_seq=snapshots)).target.host.cache
             for cells in (256, 512)
         ]
         # What grows with the context is the attention layers' cache: 64 KiB a token.
@@ -170,7 +173,7 @@ def test_layers_that_predict_further_tokens_are_not_planned_for() -> None:
 def test_a_plan_for_a_gpu_leaves_only_the_embedding_and_inputs_on_the_host(models: dict[str, Path]) -> None:
     header = read_header(models["grouped queries, untied"])
     request = FitRequest(4096, flash_attention=True, on_device=True)
-    demand = demand_by_formula(header, None, request).target
+    demand = by_formula(header, None, request).target
     assert demand.host.weights == header.tensors["token_embd.weight"].n_bytes
     assert demand.host.cache == 0
     assert 0 < demand.host.compute < demand.device.compute
@@ -179,11 +182,11 @@ def test_a_plan_for_a_gpu_leaves_only_the_embedding_and_inputs_on_the_host(model
 def test_each_layer_on_the_gpu_moves_its_weights_and_cache_there(models: dict[str, Path]) -> None:
     header = read_header(models["sliding windows"])
     plans = [
-        demand_by_formula(header, None, FitRequest(4096, flash_attention=True, on_device=True, gpu_layers=n)).target
+        by_formula(header, None, FitRequest(4096, flash_attention=True, on_device=True, gpu_layers=n)).target
         for n in range(14)
     ]
     assert plans[0].device == Bytes()
-    whole = demand_by_formula(header, None, FitRequest(4096, flash_attention=True)).target.host
+    whole = by_formula(header, None, FitRequest(4096, flash_attention=True)).target.host
     assert without_compute(plans[0].host) == without_compute(whole)
     assert all(plan.device.cache + plan.host.cache == whole.cache for plan in plans)
     assert [plan.device.weights for plan in plans] == sorted({plan.device.weights for plan in plans})
@@ -203,7 +206,7 @@ def test_heads_that_no_block_divides_are_refused_as_llama_cpp_does(exact: ExactM
     with pytest.raises(LlamaError, match="quantised KV cache"):
         exact.measure(path, None, request)
     with pytest.raises(LlamaError, match="quantised KV cache"):
-        demand_by_formula(read_header(path), None, request)
+        by_formula(read_header(path), None, request)
 
 
 def test_memories_of_another_kind_are_not_guessed(tmp_path: Path) -> None:

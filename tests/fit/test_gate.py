@@ -44,7 +44,7 @@ def with_free(monkeypatch: pytest.MonkeyPatch) -> SetFree:
 def needed(pair: Pair, settings: EngineSettings) -> int:
     assert isinstance(pair.target, Path)
     assert pair.draft is None or isinstance(pair.draft, Path)
-    request = check.request_for(settings, n_ctx_train=512, on_device=False, draft_kv_type=settings.draft_kv_type)
+    request = check.request_for(settings, n_ctx_train=512, on_device=False)
     return measure(pair.target, pair.draft, request).total
 
 

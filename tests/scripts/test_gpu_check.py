@@ -17,7 +17,8 @@ from gguf import GGMLQuantizationType as Kind
 from specchat.bench.gpu_check.blocks import Tile
 from specchat.bench.gpu_check.oracle import OracleSampler
 from specchat.bench.gpu_check.shapes import PAIRS, Shape
-from specchat.speculation.acceptance import AcceptanceMode, acceptance_rule
+from specchat.speculation.acceptance import acceptance_rule
+from specchat.speculation.mode import AcceptanceMode
 from specchat.speculation.params import SamplingParams
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "gpu-check"

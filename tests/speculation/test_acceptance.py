@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from specchat.speculation.acceptance import (
-    AcceptanceMode,
     AcceptanceRule,
     Block,
     Coupled,
@@ -17,6 +16,7 @@ from specchat.speculation.acceptance import (
     acceptance_rule,
 )
 from specchat.speculation.distribution import Distribution, SamplingParams, warp
+from specchat.speculation.mode import AcceptanceMode
 from specchat.speculation.step import Draft, Origin, Step
 
 from .enumeration import ScriptedGenerator

@@ -8,9 +8,10 @@ from functools import cache, partial
 import numpy as np
 import pytest
 
-from specchat.speculation.acceptance import AcceptanceMode, Exact, acceptance_rule
+from specchat.speculation.acceptance import Exact, acceptance_rule
 from specchat.speculation.distribution import Distribution, SamplingParams, warp
 from specchat.speculation.metrics import Metrics
+from specchat.speculation.mode import AcceptanceMode
 from specchat.speculation.step import Draft
 
 from . import chi_square

@@ -10,9 +10,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from specchat.speculation.acceptance import AcceptanceMode, AcceptanceRule, Block, Exact, Typical, acceptance_rule
+from specchat.speculation.acceptance import AcceptanceRule, Block, Exact, Typical, acceptance_rule
 from specchat.speculation.distribution import Distribution, SamplingParams, warp
 from specchat.speculation.metrics import Metrics
+from specchat.speculation.mode import AcceptanceMode
 from specchat.speculation.step import Draft, Origin, Step
 from specchat.speculation.tree import children
 

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from specchat.speculation.acceptance import AcceptanceMode
 from specchat.speculation.params import SamplingParams
 from specchat.tui.actions import BY_SLASH
 from specchat.tui.attaching import LARGEST, NotAttached, attached
-from specchat.tui.choices import ACCEPT, DEFAULTS, KEYS, AnswerChoices, switch
+from specchat.tui.choices import DEFAULTS, KEYS, AnswerChoices, switch
 from specchat.tui.clipboard import copy, desktop_command
 from specchat.tui.commands import Command, Prompt, Unknown, read
 from specchat.tui.completion import Completion
@@ -110,7 +109,6 @@ def test_values_are_kept_shown_and_taken_back() -> None:
 
 
 def test_names_and_defaults_are_those_of_the_engine() -> None:
-    assert {mode.value for mode in AcceptanceMode} == set(ACCEPT)
     for key, shown in DEFAULTS.items():
         if hasattr(SamplingParams(), key):
             assert float(shown) == getattr(SamplingParams(), key)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from specchat.chat.amounts import size
 from specchat.tui.engine_state import EngineState
 from specchat.tui.header import HeaderFacts, header_line
 from specchat.tui.panel.panel import drawn
@@ -13,7 +14,7 @@ from specchat.tui.panel.reasons import Choice, why
 from specchat.tui.panel.strokes import bar, meter, sparkline
 from specchat.tui.panel.theory import theory_of
 from specchat.tui.panel.track import Track
-from specchat.tui.wording import answer_line, compared, count, size
+from specchat.tui.wording import answer_line, compared, count
 from specchat.worker.messages import Figures, Load
 from tests.tui.scripted import FIGURES
 

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final, Self
 
+from specchat.bench.entrants import Arm, Model
 from specchat.catalogue.errors import ModelUnavailable
 from specchat.chat.message import Message, Role
-from specchat.chat.models import Models
-from specchat.chat.session import ModelRequest, Session, open_session
+from specchat.chat.session import Session, open_session
 from specchat.drafters.method import Method
 from specchat.engine.answer import Answer
 from specchat.engine.settings import AnswerSettings, SettingsError
@@ -20,8 +20,6 @@ from specchat.retrieval.errors import DatastoreError
 
 DEPTH = 4
 """Tokens drafted a step: a fixed depth drafts also where it does not pay, which a proof must."""
-CONTEXT = 1024
-_OWN_DEPTH = (Method.AUTO, Method.LOOKAHEAD)
 
 
 class AuditCancelled(Exception):
@@ -54,38 +52,6 @@ NOBODY: Final = Onlooker()
 
 
 @dataclass(frozen=True, slots=True)
-class Setup:
-    """The model to audit and how it is run."""
-
-    model: str | None
-    draft: str | None = None
-    threads: int | None = None
-    gpu_layers: int = -1
-
-    def request(self, method: Method) -> ModelRequest:
-        """What to open for `method`."""
-        drafts = method in (Method.AUTO, Method.DRAFT)
-        return ModelRequest(
-            model=self.model,
-            draft=self.draft if drafts else None,
-            method=method,
-            draft_tokens=None if method in (*_OWN_DEPTH, Method.NONE) else DEPTH,
-            context=CONTEXT,
-            threads=self.threads,
-            gpu_layers=self.gpu_layers,
-            past_text=False,
-        )
-
-    def settled(self) -> Setup:
-        """With a model's name in the place of the default.
-
-        Choosing looks at the memory that is free, which an open session changes: chosen twice, two models might be
-        compared with each other. Raises ModelUnavailable where there is none.
-        """
-        return replace(self, model=Models.settle(self.model))
-
-
-@dataclass(frozen=True, slots=True)
 class Unavailable:
     """A method that this model has not, and why."""
 
@@ -94,10 +60,10 @@ class Unavailable:
 
 
 @contextmanager
-def contestant(setup: Setup, method: Method) -> Iterator[Session | Unavailable]:
+def contestant(model: Model, method: Method) -> Iterator[Session | Unavailable]:
     """An open session of `method`, closed at the end; what is missing where it can't be opened."""
     try:
-        session = open_session(setup.request(method))
+        session = open_session(Arm(method, DEPTH).request(model))
     except (ModelUnavailable, LlamaError, SettingsError, DatastoreError) as error:
         if method is Method.NONE:
             raise

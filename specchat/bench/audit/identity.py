@@ -7,14 +7,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from specchat.bench.audit.contestants import NOBODY, Onlooker, Setup, Unavailable, ask, contestant
+from specchat.bench.audit.contestants import NOBODY, Onlooker, Unavailable, ask, contestant
+from specchat.bench.entrants import Model
 from specchat.chat.session import Session
 from specchat.drafters.method import Method
 from specchat.engine.answer import Answer
 from specchat.engine.settings import AnswerSettings
 from specchat.llama.context import Context
-from specchat.speculation.acceptance import AcceptanceMode
 from specchat.speculation.distribution import warp
+from specchat.speculation.mode import AcceptanceMode
 from specchat.speculation.noise import GumbelNoise
 from specchat.speculation.params import SamplingParams
 
@@ -84,16 +85,16 @@ class _Parting:
 
 
 def compare(
-    setup: Setup, methods: Sequence[Method], trials: Sequence[Trial], onlooker: Onlooker = NOBODY
+    model: Model, methods: Sequence[Method], trials: Sequence[Trial], onlooker: Onlooker = NOBODY
 ) -> tuple[list[Compared], list[Unavailable]]:
     """Every method's answers against plain decoding's; one model is open at a time, since two may not fit.
 
-    `setup` names its model. Raises what opening that for plain decoding raises, and AuditCancelled.
+    `model` names its model. Raises what opening that for plain decoding raises, and AuditCancelled.
     """
     found, missing, partings = list[Compared](), list[Unavailable](), list[_Parting]()
-    expected = _expected(setup, trials, onlooker)
+    expected = _expected(model, trials, onlooker)
     for method in methods:
-        with contestant(setup, method) as session:
+        with contestant(model, method) as session:
             if isinstance(session, Unavailable):
                 missing.append(session)
                 continue
@@ -106,14 +107,14 @@ def compare(
                 compared.note = " ".join(session.engine.take_notes())
             found.append(compared)
     if partings:
-        _measure_gaps(setup, partings, onlooker)
+        _measure_gaps(model, partings, onlooker)
     return found, missing
 
 
-def _expected(setup: Setup, trials: Sequence[Trial], onlooker: Onlooker) -> list[tuple[list[int], list[int]]]:
+def _expected(model: Model, trials: Sequence[Trial], onlooker: Onlooker) -> list[tuple[list[int], list[int]]]:
     """Token ids of each trial's prompt and of its answer by plain decoding."""
     expected = list[tuple[list[int], list[int]]]()
-    with contestant(setup, Method.NONE) as plain:
+    with contestant(model, Method.NONE) as plain:
         assert isinstance(plain, Session)
         for trial in trials:
             onlooker.hear(f"plain decoding, answer {len(expected) + 1} of {len(trials)}")
@@ -136,8 +137,8 @@ def _compare_one(
     yield _Parting(compared, trial, [*prompt, *ids[:at]], at, one, two)
 
 
-def _measure_gaps(setup: Setup, partings: Sequence[_Parting], onlooker: Onlooker) -> None:
-    with contestant(setup, Method.NONE) as plain:
+def _measure_gaps(model: Model, partings: Sequence[_Parting], onlooker: Onlooker) -> None:
+    with contestant(model, Method.NONE) as plain:
         assert isinstance(plain, Session)
         for number, parting in enumerate(partings):
             onlooker.hear(f"fork {number + 1} of {len(partings)}: how clear the choice was")

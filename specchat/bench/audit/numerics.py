@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from specchat.bench.audit.contestants import NOBODY, Onlooker, Setup, ask, contestant
+from specchat.bench.audit.contestants import NOBODY, Onlooker, ask, contestant
+from specchat.bench.entrants import Model
 from specchat.chat.session import Session
 from specchat.drafters.method import Method
 from specchat.engine.settings import AnswerSettings
@@ -34,9 +35,9 @@ class Numerics:
         return self.largest_difference == 0
 
 
-def measure(setup: Setup, prompt: str, tokens: int, onlooker: Onlooker = NOBODY, *, batches: Sequence[int]) -> Numerics:
+def measure(model: Model, prompt: str, tokens: int, onlooker: Onlooker = NOBODY, *, batches: Sequence[int]) -> Numerics:
     """Compare the rows of an answer of `tokens` tokens. Raises what opening the model raises, and AuditCancelled."""
-    with contestant(setup, Method.NONE) as plain:
+    with contestant(model, Method.NONE) as plain:
         assert isinstance(plain, Session)
         onlooker.hear("numerics: a text to compare")
         answer = ask(plain, prompt, AnswerSettings(SamplingParams(0.0), max_tokens=tokens), onlooker)

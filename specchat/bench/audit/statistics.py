@@ -7,11 +7,12 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
-from specchat.bench.audit.contestants import NOBODY, Onlooker, Setup, Unavailable, ask, contestant
+from specchat.bench.audit.contestants import NOBODY, Onlooker, Unavailable, ask, contestant
+from specchat.bench.entrants import Model
 from specchat.chat.session import Session
 from specchat.drafters.method import Method
 from specchat.engine.settings import AnswerSettings
-from specchat.speculation.acceptance import AcceptanceMode
+from specchat.speculation.mode import AcceptanceMode
 from specchat.speculation.params import SamplingParams
 
 TOKENS = 5
@@ -37,7 +38,7 @@ class Statistics:
 
 
 def compare_pairs(
-    setup: Setup, methods: Sequence[Method], samples: int, onlooker: Onlooker = NOBODY
+    model: Model, methods: Sequence[Method], samples: int, onlooker: Onlooker = NOBODY
 ) -> Statistics | Unavailable:
     """Sample short answers with the first of `methods` that the model has, and without; compare their token pairs.
 
@@ -45,7 +46,7 @@ def compare_pairs(
     """
     missing = Unavailable(Method.NONE, "no method was asked for.")
     for method in methods:
-        with contestant(setup, method) as session:
+        with contestant(model, method) as session:
             if isinstance(session, Unavailable):
                 missing = session
                 continue

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from specchat.bench.audit.contestants import NOBODY, Onlooker, Setup, Unavailable
+from specchat.bench.audit.contestants import NOBODY, Onlooker, Unavailable
 from specchat.bench.audit.identity import Compared, Fork, Trial, compare
 from specchat.bench.audit.numerics import BATCHES, Numerics, measure
 from specchat.bench.audit.statistics import Statistics, compare_pairs
+from specchat.bench.entrants import Model
 from specchat.bench.prompts import PROMPTS
 from specchat.drafters.method import Method
 
@@ -133,16 +134,16 @@ def _counted(number: int, name: str) -> str:
     return f"{number} {name}{'' if number == 1 else 's'}"
 
 
-def audit(setup: Setup, extent: Extent, methods: Sequence[Method] = METHODS, onlooker: Onlooker = NOBODY) -> Audit:
+def audit(model: Model, extent: Extent, methods: Sequence[Method] = METHODS, onlooker: Onlooker = NOBODY) -> Audit:
     """Run it all. Raises what opening the model for plain decoding raises, and AuditCancelled."""
-    setup = setup.settled()
+    model = model.settled()
     texts = [PROMPTS[kind][0] for kind in _KINDS][: extent.prompts]
-    numerics = measure(setup, texts[0], extent.positions, onlooker, batches=BATCHES)
+    numerics = measure(model, texts[0], extent.positions, onlooker, batches=BATCHES)
     trials = [Trial(i, text, None, extent.tokens) for i, text in enumerate(texts)]
-    greedy, missing = compare(setup, methods, trials, onlooker.of("greedy"))
+    greedy, missing = compare(model, methods, trials, onlooker.of("greedy"))
     there = [row.method for row in greedy]
     seeded = [Trial(i, text, seed, extent.tokens) for seed in range(extent.seeds) for i, text in enumerate(texts[:2])]
-    coupled, dropped_out = compare(setup, there, seeded, onlooker.of("coupled"))
+    coupled, dropped_out = compare(model, there, seeded, onlooker.of("coupled"))
     sampled = [method for method in SAMPLED_METHODS if method in there]
-    statistics = compare_pairs(setup, sampled, extent.samples, onlooker)
-    return Audit(setup.model or "", greedy, coupled, [*missing, *dropped_out], statistics, numerics)
+    statistics = compare_pairs(model, sampled, extent.samples, onlooker)
+    return Audit(model.model or "", greedy, coupled, [*missing, *dropped_out], statistics, numerics)

@@ -26,8 +26,9 @@ from specchat.engine.stopping import StopRule, Unwatched
 from specchat.llama.context import Context
 from specchat.llama.model import Model
 from specchat.llama.threads import usable_threads
-from specchat.speculation.acceptance import AcceptanceMode, acceptance_rule
+from specchat.speculation.acceptance import acceptance_rule
 from specchat.speculation.metrics import Metrics
+from specchat.speculation.mode import AcceptanceMode
 from specchat.speculation.params import SamplingParams
 from specchat.speculation.sampler import Sampler
 

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from textual.content import Content
 
+from specchat.chat.amounts import size
 from specchat.tui.choices import DEFAULTS, KEYS
 from specchat.tui.panel.panel import Panel
-from specchat.tui.wording import answer_line, count, size
+from specchat.tui.wording import answer_line, count
 
 if TYPE_CHECKING:
     from specchat.tui.app import ChatApp

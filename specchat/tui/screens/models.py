@@ -13,11 +13,11 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.widgets import DataTable, Input, Static
 
+from specchat.chat.amounts import size
 from specchat.tui.panel.strokes import meter
 from specchat.tui.screens.confirm import Confirm
 from specchat.tui.screens.dialog import Dialog
 from specchat.tui.shelf import Download, DownloadProgress, DownloadState, Fit, Offer, Shelf, ShelfRow
-from specchat.tui.wording import size
 
 _FIT: Final = "on this machine"
 _COLUMNS: Final = (("", 1), ("model", 33), (_FIT, 26), ("size", 9), ("draft", 13), ("method", 11))
