@@ -14,6 +14,7 @@ from typing import Any
 from specchat.speculation.cost import CostCurve
 from specchat.speculation.probing import BackOff, ProbeBudget
 from specchat.speculation.rates import AcceptanceRates
+from specchat.speculation.step_cost import ENOUGH, StepCost
 
 DEPTHS = (0, 1, 2, 3, 4, 5, 7, 11, 15, 23, 31, 47, 63)
 """The depths drafted: few, since a pass of a new size rebuilds the graph; d + 1 rows fill blocks of 4, 8, 16."""
@@ -22,14 +23,10 @@ _REVIEW = 8
 """Steps between two looks at the estimates; a change of the text and the end of a trial are looked at at once."""
 _TRIAL = 3
 """Steps a trial lasts: the first at a new size is judged apart."""
-_ENOUGH = 3
-"""Passes at a size before its cost is believed: one of them may be ten times late."""
 _WORTH = 1.03
 """Expected gain below which nothing is switched or tried."""
 _HORIZON = 64
 """Steps in which a switch must have paid for itself."""
-_CHEAPER_AT_MOST = 0.7
-"""A larger pass may cost less than a smaller one: at most this much of it (4 rows against 3, lab notes)."""
 
 
 @dataclass(slots=True)
@@ -69,7 +66,10 @@ class DepthController:
         self.catch_up_s = 0.0
         """Seconds the drafter must first spend on text that was written without it."""
         self._depths = tuple(d for d in DEPTHS if d <= max_depth)
+        self._cost = StepCost(self.target, self.draft, self._depths)
         self._main = 0
+        self._used_before = 0
+        """The depth another session had settled on; 0 where it drafted nothing, or its costs are not known here."""
         self._trial: _Trial | None = None
         self._tokens: dict[int, float] = {}
         self._rate = 0.0
@@ -150,7 +150,7 @@ class DepthController:
         if self._trial is not None and self._trial.depth == depth:
             if self._rate:
                 # A pass that came ten times late was no fault of the trial's.
-                usual = min(elapsed, 2 * self._seconds(depth) + self.catch_up_s)
+                usual = min(elapsed, 2 * self._cost.seconds(depth) + self.catch_up_s)
                 self._budget.lose(usual - (accepted + 1) / self._to_beat)
             self._go_on_with(self._trial, elapsed)
             return
@@ -164,7 +164,7 @@ class DepthController:
         self._since_review = 0
         expected = self.rates.expected_tokens(self._depths)
         self._tokens = dict(zip(self._depths, expected, strict=True))
-        if self.target.passes(1, steady=True) < _ENOUGH:
+        if not self._knows_plain():
             return
         known = {d: self._value(d) for d in self._depths if self._is_known(d)}
         best = max(known, key=known.__getitem__)
@@ -183,52 +183,20 @@ class DepthController:
             # Early on there is much to try; later on looking for it would cost more than it finds.
             self._next_look = self._steps + (0 if self._steps < 64 else 2 * _REVIEW)
 
-    def _is_known(self, depth: int) -> bool:
-        return self.target.passes(depth + 1) >= _ENOUGH
+    def _knows_plain(self) -> bool:
+        # Where another session drafted, its costs are believed after one pass, which tells how fast the machine is now.
+        return self.target.passes(1, steady=True) >= (1 if self._used_before else ENOUGH)
 
-    def _seconds(self, depth: int, *, hopeful: bool = False) -> float:
-        """Seconds of a step at `depth`; with `hopeful` as few as may be believed where it was not measured."""
-        return self._draft_seconds(depth) + self._verify_seconds(depth + 1, hopeful=hopeful)
+    def _is_known(self, depth: int) -> bool:
+        return self._knows_plain() if depth == 0 else self._cost.is_measured(depth)
 
     def _value(self, depth: int, *, hopeful: bool = False) -> float:
-        return self._tokens[depth] / self._seconds(depth, hopeful=hopeful)
-
-    def _draft_seconds(self, depth: int) -> float:
-        measured = self.draft.measured
-        if not depth or not measured:
-            return 0.0
-        if depth in measured:
-            return self.draft.estimate_s(depth)
-        cost = self.draft.estimate(depth)
-        if cost is not None:
-            return cost.seconds
-        # A chain is drafted token by token: unlike verification, its cost is in proportion.
-        nearest = measured[0] if depth < measured[0] else measured[-1]
-        return self.draft.estimate_s(nearest) * depth / nearest
-
-    def _verify_seconds(self, rows: int, *, hopeful: bool) -> float:
-        if not hopeful and self.target.has_point(rows):
-            return self.target.estimate_s(rows)
-        cost = self.target.estimate(rows)
-        if cost is not None and not hopeful:
-            return cost.seconds
-        if cost is not None and self._is_known(rows - 1):
-            # What was measured long ago may have become better by a tenth.
-            return cost.seconds * (1 - min(0.6, max(0.1, cost.error)))
-        plain = self.target.estimate_s(1)
-        below = max((d + 1 for d in self._depths if d + 1 < rows and self._is_known(d)), default=1)
-        seconds = self.target.estimate_s(below)
-        least = max(plain, _CHEAPER_AT_MOST * seconds)
-        if not hopeful:
-            # Between the least it may cost and what every row costing alike would make of it.
-            return math.sqrt(least * seconds * rows / below)
-        # Few passes may all have been late; a guess between others, or from another session, may be believed.
-        return least if cost is None or self.target.passes(rows) else max(least, cost.seconds * (1 - cost.error))
+        return self._tokens[depth] / self._cost.seconds(depth, hopeful=hopeful)
 
     def _worth_trying(self) -> _Trial | None:
-        # Each trial reaches further than the one before it, the first only one token deep.
+        # Each trial reaches further than the one before it, the first to one token or to where another session was.
         reached = max(d for d in self._depths if self.target.passes(d + 1) > 1 or d == 0)
-        frontier = 4 * reached + 3 if reached else 1
+        frontier = 4 * reached + 3 if reached else max(1, self._used_before)
         best, promise = None, _WORTH * self._to_beat
         for depth in self._depths:
             if depth == self._main or depth > min(frontier, self._reach) or self._again[depth].due > self._steps:
@@ -260,7 +228,7 @@ class DepthController:
         return _Trial(depth, _TRIAL, is_probe=True)
 
     def _affordable(self, depth: int, steps: int, tokens: float) -> bool:
-        loss = steps * (self._seconds(depth) - tokens / self._to_beat) + 2 * self.target.switch_s + self.catch_up_s
+        loss = steps * (self._cost.seconds(depth) - tokens / self._to_beat) + 2 * self.target.switch_s + self.catch_up_s
         return loss <= 0 or self._budget.allows(loss, self.target.estimate_s(1))
 
     def _wait_with(self, trial: _Trial) -> None:
@@ -276,7 +244,7 @@ class DepthController:
         self._tokens = dict(zip(self._depths, expected, strict=True))
         # A first pass at a new size says little: it may have cost twice what the following ones will.
         benefit = 1.0 if trial.left < _TRIAL - 1 or self._is_known(trial.depth) else 2.0
-        seconds = min(trial.least_s, self._seconds(trial.depth))
+        seconds = min(trial.least_s, self._cost.seconds(trial.depth))
         hopeless = benefit * self._tokens[trial.depth] < 0.9 * self._to_beat * seconds
         if trial.left > 0 and not hopeless:
             return
@@ -287,7 +255,7 @@ class DepthController:
     def _settle_after(self, trial: _Trial, before: int) -> None:
         back_off = self._off if trial.is_probe else self._again[trial.depth]
         # A cheap question may be asked more often: none takes more than a hundredth of the time.
-        loss = (self._seconds(trial.depth) + 2 * self.target.switch_s) * self._to_beat - 1
+        loss = (self._cost.seconds(trial.depth) + 2 * self.target.switch_s) * self._to_beat - 1
         back_off.failed(self._steps, round(100 * max(loss, 0.0)))
         self._next_look = 0
         self.review()
@@ -296,14 +264,18 @@ class DepthController:
 
     def to_dict(self) -> dict[str, Any]:
         """Costs and rates for a cache, JSON-able."""
-        return {"version": 1, "draft": self.draft.to_dict(), "rates": self.rates.to_dict()}
+        return {"version": 1, "draft": self.draft.to_dict(), "rates": self.rates.to_dict(), "depth": self._main}
 
     def load(self, data: Mapping[str, Any]) -> None:
         """Start from a cache; the target's curve is cached by its owner. Raises ValueError on damaged data."""
         if data.get("version") != 1 or not all(isinstance(data.get(k), Mapping) for k in ("draft", "rates")):
             raise ValueError("The cached controller is damaged: measure anew.")
         self.draft = CostCurve.from_dict(data["draft"], self.target.speed, leads=False)
+        self._cost.draft = self.draft
         self.rates = AcceptanceRates.from_dict(data["rates"])
+        depth = data.get("depth", 0)
+        known = depth in self._depths and self.target.has_point(1) and self.target.has_point(depth + 1)
+        self._used_before = depth if known else 0
 
 
 def nearest_depth(limit: int) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -17,6 +18,7 @@ from .simulation import (
     PLAIN_S,
     SEEDS,
     TOKENS,
+    Cost,
     Fixed,
     Regime,
     StraightLine,
@@ -147,16 +149,36 @@ def test_a_drafter_that_never_gives_as_many_as_asked_is_not_asked_for_ever() -> 
     assert 2 in asked[-50:]
 
 
-def test_what_was_learnt_survives_in_a_cache() -> None:
-    regime = Regime(linear, constant(0.05))
+def second_session(regime: Regime) -> DepthController:
+    """A controller with what another one measured in 2,000 tokens."""
     first = DepthController()
     simulate(regime, first, 2000, 1)
     second = DepthController(target=type(first.target).from_dict(json.loads(json.dumps(first.target.to_dict()))))
     second.load(json.loads(json.dumps(first.to_dict())))
-    run = simulate(regime, second, 200, 2)
+    return second
+
+
+def test_what_was_learnt_survives_in_a_cache() -> None:
+    regime = Regime(linear, constant(0.05))
+    run = simulate(regime, second_session(regime), 200, 2)
     assert 200 * PLAIN_S / run.seconds >= 0.97, "a short answer, but the costs are known"
     with pytest.raises(ValueError, match="measure anew"):
-        second.load({"version": 1})
+        DepthController().load({"version": 1})
+
+
+@pytest.mark.parametrize("cost", (flat, non_monotone, stepped))
+def test_a_new_session_drafts_at_once_where_an_earlier_one_found_that_it_pays(cost: Cost) -> None:
+    """A question on the command line is a session of its own, and its answer is short."""
+    regime = Regime(cost, constant(0.8))
+    seconds = [simulate(regime, second_session(regime), 48, seed).seconds for seed in range(2, 12)]
+    assert len(seconds) * oracle_seconds(regime, 48) / math.fsum(seconds) >= 0.8
+
+
+@pytest.mark.parametrize("slowness", (0.3, 3.0))
+def test_a_machine_that_changed_since_the_last_session_misleads_no_one(slowness: float) -> None:
+    useless = Regime(linear, constant(0.1))
+    run = simulate(replace(useless, slowness=lambda _token: slowness), second_session(useless), 200, 2)
+    assert 200 * PLAIN_S * slowness / run.seconds >= 0.93
 
 
 def test_impossible_outcomes_are_refused() -> None:
