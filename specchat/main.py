@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Mapping
 from typing import Any
 
-from specchat.cli.app import app
+from specchat.cli.app import app, chat_alone
 from specchat.cli.environment import Environment
 from specchat.cli.options import draft_tokens
 
 
 def run() -> None:
     """Run the program with the arguments and streams of this process."""
-    app(obj=Environment.of_process(open_chat))
+    environment = Environment.of_process(open_chat)
+    if len(sys.argv) == 1 and environment.stdin_is_terminal and environment.stdout_is_terminal:
+        # Building the commands' parsers takes a fifth of a second, and there is nothing to parse.
+        sys.exit(chat_alone(environment))
+    app(obj=environment)
 
 
 def open_chat(options: Mapping[str, Any], prompt: str) -> int:
     """Open the chat with the command line's options and `prompt` typed in; the exit code."""
+    # Nothing that is made before the first paint is garbage; the app switches it on again.
+    gc.disable()
     # Nothing of the engine is imported here: the screen is there before it.
     from specchat.chat.preferences import read_preferences, remember_theme
     from specchat.tui.model_shelf import ModelShelf
@@ -42,6 +49,7 @@ def open_chat(options: Mapping[str, Any], prompt: str) -> int:
                 prompt=prompt,
                 keys=preferences.keys,
                 theme=preferences.theme or DEFAULT,
+                when_full=preferences.when_full,
                 remember_theme=remember_theme,
             ),
             shelf,

@@ -20,6 +20,10 @@ from specchat.speculation.params import SamplingParams
 
 CONTEXT = 2048
 _OWN_DEPTH = (Method.AUTO, Method.LOOKAHEAD, Method.NONE)
+_WITHOUT_DRAFT = (
+    Method.NONE, Method.EARLY_EXIT, Method.LAYER_SKIP, Method.REST, Method.PROMPT_LOOKUP, Method.SUFFIX,
+    Method.LOOKAHEAD,
+)  # fmt: skip
 _ORACLE_SEED = 7
 
 
@@ -60,7 +64,7 @@ class Arm:
         """What to open."""
         return ModelRequest(
             model=model.model,
-            draft=model.draft if self.method in (Method.AUTO, Method.DRAFT) else None,
+            draft=None if self.method in _WITHOUT_DRAFT else model.draft,
             method=self.method,
             draft_tokens=None if self.method in _OWN_DEPTH else self.depth,
             context=CONTEXT,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from bisect import bisect_left
@@ -44,8 +45,13 @@ def measure_passes(
     cycles: int,
     told: Callable[[str], None] = lambda _: None,
     sampling: SamplingParams | None = None,
+    *,
+    limit_s: float | None = None,
 ) -> Passes:
-    """Time passes of `sizes` rows after `prompt`, each size beside passes of one row, `cycles` times over."""
+    """Time passes of `sizes` rows after `prompt`, each size beside passes of one row, `cycles` times over.
+
+    What would take longer than `limit_s` in all, the largest sizes first, is left out; one row is always measured.
+    """
     sampling = sampling or SamplingParams(0.0)
     context.clear()
     context.prefill(list(prompt))
@@ -63,16 +69,22 @@ def measure_passes(
 
     times: dict[int, list[float]] = {n: [] for n in sorted({1, *sizes})}
     ratios: dict[int, list[float]] = {n: [] for n in times}
+    ends = math.inf if limit_s is None else time.perf_counter() + limit_s
+    a_row = 0.0
     for cycle in range(cycles):
         told(f"passes over 1 to {max(sizes)} tokens, {cycle + 1} of {cycles}")
         for n in times:
+            if times[1] and time.perf_counter() + (_STEADY + 1) * a_row * n > ends:
+                break
             one, several = block(1), block(n)
             times[1] += one
             if n > 1:
                 times[n] += several
             ratios[n].append(statistics.median(several) / statistics.median(one) if n > 1 else 1.0)
+            # A row of a larger pass costs no more than one of this.
+            a_row = statistics.median(several) / n
     return Passes(
-        {n: (statistics.median(t), min(t), max(t)) for n, t in times.items()},
-        {n: statistics.median(r) for n, r in ratios.items()},
+        {n: (statistics.median(t), min(t), max(t)) for n, t in times.items() if t},
+        {n: statistics.median(r) for n, r in ratios.items() if r},
         len(prompt),
     )

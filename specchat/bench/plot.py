@@ -7,8 +7,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from specchat.bench.contest import Contest
 from specchat.bench.entrants import PLAIN
+from specchat.bench.results import Contest
 from specchat.bench.summary import Row, Summary
 from specchat.speculation.theory import ceiling
 

@@ -7,22 +7,20 @@ of the three accounts for.
 
 from __future__ import annotations
 
-import platform
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
-from importlib import metadata
 from typing import Any
 
-from specchat.bench.contest import Contest, Sample
 from specchat.bench.entrants import PLAIN, Arm
 from specchat.bench.passes import Passes
+from specchat.bench.record import provenance
+from specchat.bench.results import Contest, Sample
 from specchat.speculation.theory import ceiling, expected_tokens, predicted_tokens
 
 Pair = tuple[Sample, Sample]
 """An answer, and plain decoding's of the same round, prompt and temperature."""
-_PACKAGES = ("specchat", "llama-cpp-python", "xllamacpp", "numpy")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,18 +77,18 @@ class Summary:
 
 def summarise(found: Contest) -> Summary:
     """The rows of every contestant that answered."""
-    plain = {(s.kind, s.temperature, s.round): s for s in found.samples if s.label == PLAIN.label}
+    plain = {_place(s): s for s in found.samples if s.label == PLAIN.label}
     temperatures = sorted({sample.temperature for sample in found.samples})
     overall, by_kind = list[Row](), list[Row]()
     for label in found.labels:
         for temperature in temperatures:
             pairs = [
-                (sample, plain[sample.kind, temperature, sample.round])
+                (sample, plain[_place(sample)])
                 for sample in found.samples
                 if sample.label == label
                 and sample.temperature == temperature
                 # The last round of an interrupted contest may lack its base.
-                and (sample.kind, temperature, sample.round) in plain
+                and _place(sample) in plain
             ]
             if not pairs:
                 continue
@@ -99,6 +97,10 @@ def summarise(found: Contest) -> Summary:
             for kind in dict.fromkeys(sample.kind for sample, _ in pairs):
                 by_kind.append(_row([pair for pair in pairs if pair[0].kind == kind], kind, arm, found.passes))
     return Summary(overall, by_kind)
+
+
+def _place(sample: Sample) -> tuple[int, str, float, int]:
+    return sample.heat, sample.kind, sample.temperature, sample.round
 
 
 def _row(pairs: Sequence[Pair], kind: str | None, arm: Arm | None, passes: Passes | None) -> Row:
@@ -165,16 +167,19 @@ def _tokens_after(arm: Arm, rates: Sequence[float]) -> Callable[[int], float]:
 def as_data(found: Contest, summary: Summary) -> dict[str, Any]:
     """Everything, JSON-able."""
     passes = found.passes
+    head = provenance(
+        "specchat bench",
+        model=found.model,
+        quantisation=found.quantisation,
+        threads=found.threads,
+        flash_attention=found.flash_attention,
+    )
     return {
-        "schema": 1,
-        "model": found.model,
-        "machine": {
-            "system": platform.platform(),
-            "processor": platform.machine(),
-            "python": platform.python_version(),
-        },
-        "versions": _versions(),
+        **head,
         "extent": asdict(found.extent),
+        "tokens": found.tokens,
+        "openings": found.openings,
+        "left_out": found.left_out,
         "complete": found.complete,
         "interrupted": found.interrupted,
         "seconds": found.seconds,
@@ -193,13 +198,3 @@ def as_data(found: Contest, summary: Summary) -> dict[str, Any]:
         "notes": found.notes,
         "samples": [asdict(sample) for sample in found.samples],
     }
-
-
-def _versions() -> dict[str, str]:
-    found = dict[str, str]()
-    for name in _PACKAGES:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return found

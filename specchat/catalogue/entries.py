@@ -7,13 +7,13 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
 import platformdirs
 
 from specchat.catalogue.errors import CatalogueError, ModelUnavailable
+from specchat.catalogue.head_kind import HeadKind
 from specchat.catalogue.reference import hub_query, is_reference, local_file
 from specchat.catalogue.schema import Table, read_draft, read_sampling, read_source
 from specchat.catalogue.sources import CutFromTarget, HubFile, HubQuery, LocalFile, PackageFile, Source
@@ -39,14 +39,14 @@ _RESERVED: Final = "none"
 _INSTEAD_OF_A_HEAD: Final = "suffix"
 
 
-class HeadKind(StrEnum):
-    """Kinds of draft head that a model may come with, as named in the catalogue."""
-
-    MTP = "mtp"
-    EAGLE = "eagle"
-
-
-_HEAD_NAMES: Final = {HeadKind.MTP: "an MTP head", HeadKind.EAGLE: "an EAGLE-3 head"}
+_HEAD_NAMES: Final = {
+    HeadKind.MTP: "an MTP head",
+    HeadKind.EAGLE: "an EAGLE-3 head",
+    HeadKind.MEDUSA: "Medusa heads",
+    HeadKind.ASSISTANT: "an MTP assistant",
+}
+_DRIVEN: Final = frozenset((HeadKind.MTP, HeadKind.EAGLE, HeadKind.MEDUSA))
+"""The kinds that this program can draft with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,15 +80,30 @@ class Entry:
     """What is uncertain about this entry, in sentences for the user."""
     rank: int | None = None
     """Its place when a model is chosen for the user, lowest first; None is never chosen unasked."""
+    rank_without_head: int | None = None
+    """Its place where trained heads can't be used; None: `rank`."""
     drafter: HeadKind | None = None
-    """The draft head made for this model."""
+    """The kind of the head that was trained for this model; its file is `draft`, None where it is in the target's."""
     head: Source | None = None
-    """The file of that head; None where it is inside the target's."""
+    """The file of a head that can't be used yet: it is neither fetched nor loaded, and `draft` is None."""
+
+    @property
+    def drafted_by(self) -> str:
+        """What drafts for it, in a word or two."""
+        if self.drafter is HeadKind.EAGLE:
+            return "EAGLE-3 head"
+        if self.drafter is HeadKind.MEDUSA:
+            return "Medusa heads"
+        if self.drafter is HeadKind.MTP:
+            return "MTP head" if self.draft is not None else "MTP head in the file"
+        if isinstance(self.draft, CutFromTarget):
+            return "own layers"
+        return "text only" if self.draft is None else "draft model"
 
     @property
     def fallback(self) -> str | None:
         """The sentence that says so, where the model's own draft head can't be used yet."""
-        if self.drafter is None:
+        if self.drafter is None or self.drafter in _DRIVEN:
             return None
         return (
             f"{self.name} comes with {_HEAD_NAMES[self.drafter]}, which specchat can't draft with yet. "
@@ -132,10 +147,13 @@ class Catalogue:
         hint = f" Did you mean {near[0]}?" if near else f" There are: {', '.join(sorted(self.entries))}."
         raise ModelUnavailable(f"There is no model {name!r} in the catalogue, and no such file.{hint}")
 
-    def by_preference(self) -> list[Entry]:
-        """The entries that may be chosen for the user, best first."""
-        ranked = [entry for entry in self.entries.values() if entry.rank is not None]
-        return sorted(ranked, key=lambda entry: (entry.rank, entry.id))
+    def by_preference(self, *, heads: bool = False) -> list[Entry]:
+        """The entries that may be chosen for the user, best first; `heads`: llama.cpp can draft with trained heads."""
+        places = {entry.id: entry.rank for entry in self.entries.values() if entry.rank is not None}
+        if not heads:
+            others = {name: self.entries[name].rank_without_head for name in places}
+            places |= {name: rank for name, rank in others.items() if rank is not None}
+        return [self.entries[name] for name in sorted(places, key=lambda name: (places[name], name))]
 
 
 def packaged_path() -> Path:
@@ -166,21 +184,23 @@ def _read(path: Path) -> dict[str, Entry]:
 
 _KEYS: Final = (
     "name", "target", "draft", "method", "context", "sampling", "sampling_without_thinking", "thinking", "license",
-    "gated", "note", "rank", "drafter", "head",
+    "gated", "note", "rank", "rank_without_head", "drafter",
 )  # fmt: skip
 
 
 def _entry(table: Table) -> Entry:
     table.allow(*_KEYS)
     _check_id(table)
-    target, draft = table.needed("target", table.table("target")), table.table("draft")
-    drafter, head = _head(table)
+    target, drafter = table.needed("target", table.table("target")), _drafter(table)
+    draft = _draft(table, drafter)
+    unusable = drafter is not None and drafter not in _DRIVEN
+    rank = table.number("rank", "a whole number", least=0)
     return Entry(
         id=table.name,
         name=table.text("name", "a text") or table.name,
         target=read_source(target),
-        draft=None if draft is None else read_draft(draft),
-        method=table.text("method", "the name of a method") or (_INSTEAD_OF_A_HEAD if drafter else None),
+        draft=None if unusable else draft,
+        method=table.text("method", "the name of a method") or (_INSTEAD_OF_A_HEAD if unusable else None),
         context=table.number("context", "a number of tokens"),
         sampling=read_sampling(table.table("sampling")),
         sampling_without_thinking=read_sampling(table.table("sampling_without_thinking")),
@@ -188,9 +208,10 @@ def _entry(table: Table) -> Entry:
         license=table.text("license", "a text") or "",
         gated=table.flag("gated"),
         note=table.text("note", "a text") or "",
-        rank=table.number("rank", "a whole number", least=0),
+        rank=rank,
+        rank_without_head=_rank_without_head(table, rank, drafter),
         drafter=drafter,
-        head=head,
+        head=draft if unusable and not isinstance(draft, CutFromTarget) else None,
     )
 
 
@@ -217,11 +238,25 @@ def _thinking(table: Table) -> Thinking | None:
     return Thinking(by_default, inner.needed("switch", inner.text("switch", "a template variable, or words")))
 
 
-def _head(table: Table) -> tuple[HeadKind | None, Source | None]:
-    named, head = table.text("drafter", "the kind of a draft head"), table.table("head")
-    kinds = [kind.value for kind in HeadKind]
-    if named is None and head is not None:
-        raise table.complain("drafter", f"is missing: it says of which kind head is, {' or '.join(kinds)}")
+def _drafter(table: Table) -> HeadKind | None:
+    named, kinds = table.text("drafter", "the kind of a trained head"), [kind.value for kind in HeadKind]
     if named is not None and named not in kinds:
-        raise table.complain("drafter", f"must be {' or '.join(kinds)}")
-    return HeadKind(named) if named else None, None if head is None else read_source(head)
+        raise table.complain("drafter", f"must be {', '.join(kinds[:-1])} or {kinds[-1]}")
+    return HeadKind(named) if named else None
+
+
+def _draft(table: Table, drafter: HeadKind | None) -> Source | CutFromTarget | None:
+    inner = table.table("draft")
+    draft = None if inner is None else read_draft(inner)
+    if drafter is not None and isinstance(draft, CutFromTarget):
+        raise table.complain("draft", f"must be the file of the {drafter.value} head that drafter names")
+    if drafter not in (None, HeadKind.MTP) and draft is None:
+        raise table.complain("draft", f"is missing: {drafter} names a head in a file of its own")
+    return draft
+
+
+def _rank_without_head(table: Table, rank: int | None, drafter: HeadKind | None) -> int | None:
+    without = table.number("rank_without_head", "a whole number", least=0)
+    if without is not None and (rank is None or drafter is None):
+        raise table.complain("rank_without_head", "is only for a model with a rank and a drafter")
+    return without

@@ -11,6 +11,7 @@ from specchat.catalogue.locate import is_here
 from specchat.catalogue.reference import PREFIX
 from specchat.chat.conversation import Chat, Node, Span, exchanges
 from specchat.chat.message import Message, Role
+from specchat.chat.reading import asked, cut_in
 from specchat.chat.store import Store
 from specchat.chat.store_file import NotStored
 
@@ -18,16 +19,17 @@ from specchat.chat.store_file import NotStored
 def earlier(store: Store, chat_id: str | None) -> tuple[Chat, list[Message]]:
     """The conversation, None for the latest, and what was said in it so far: its system prompt and current branch.
 
-    Questions that were never answered are left out. Raises StoreError, and its kind NotStored where there is no such
-    conversation.
+    Questions that were never answered are left out, and so is what the chat no longer reads since the context was full.
+    Raises StoreError, and its kind NotStored where there is no such conversation.
     """
     chat = store.latest() if chat_id is None else store.chat(chat_id)
     if chat is None:
         raise NotStored('There is no conversation to continue yet. Begin one: specchat "Why is the sky blue?"')
-    system = [Message(Role.SYSTEM, chat.system)] if chat.system else []
-    pairs, _ = exchanges(store.thread(chat.id))
-    said = [Message(node.role, node.text, reasoning=node.reasoning) for pair in pairs for node in pair]
-    return chat, [*system, *said]
+    thread = store.thread(chat.id)
+    messages = list(asked(chat.system, thread, cut_in(thread, store.cuts(chat.id))).messages)
+    _, waiting = exchanges(thread)
+    # A question that waits is not the one that is asked now.
+    return chat, messages if waiting is None else messages[:-1]
 
 
 def model_of(chat: Chat, catalogue: Catalogue) -> str | None:

@@ -22,6 +22,8 @@ from specchat.chat.text import visible
 SCHEMA: Final = 1
 _INLINE_MARKUP: Final = re.compile(r"[\\`*_{}\[\]<>#&|~!$]")
 _CODE_SPAN: Final = re.compile(r"(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)", re.DOTALL)
+_LINE_OF_HTML: Final = re.compile(r"\n[ \t>]*(?=<)")
+"""A line that begins so would end the paragraph and with it the code span; there a line end reads as a space."""
 _CODE: Final = ("fence", "code_block")
 _TAG: Final = re.compile(r"(\\*)<(?=[A-Za-z/!?])")
 _FIGURES: Final = {
@@ -151,7 +153,7 @@ def _answer(text: str) -> str:
 def _without_html(text: str) -> str:
     parts, position = [], 0
     for span in _CODE_SPAN.finditer(text):
-        parts += [_escaped(text[position : span.start()]), span[0]]
+        parts += [_escaped(text[position : span.start()]), _LINE_OF_HTML.sub(" ", span[0])]
         position = span.end()
     return "".join([*parts, _escaped(text[position:])])
 

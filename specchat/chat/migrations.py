@@ -62,7 +62,14 @@ def _words(connection: sqlite3.Connection) -> None:
     connection.execute("INSERT INTO word (word) VALUES ('rebuild')")
 
 
-MIGRATIONS: Final[tuple[Callable[[sqlite3.Connection], None], ...]] = (_conversations, _words)
+def _cuts(connection: sqlite3.Connection) -> None:
+    """From which messages on the model reads, where the context was full."""
+    connection.execute(
+        "CREATE TABLE cut (node_id INTEGER PRIMARY KEY REFERENCES node (id) ON DELETE CASCADE, summary TEXT NOT NULL)"
+    )
+
+
+MIGRATIONS: Final[tuple[Callable[[sqlite3.Connection], None], ...]] = (_conversations, _words, _cuts)
 
 
 def migrate(connection: sqlite3.Connection) -> None:

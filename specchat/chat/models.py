@@ -55,7 +55,7 @@ class Models:
 
     def listed(self) -> list[Listed]:
         """Every entry: those that may be chosen unasked in their order, then the others. Nothing is opened."""
-        ranked = self.catalogue.by_preference()
+        ranked = self.catalogue.by_preference(heads=True)
         others = [entry for entry in self.catalogue.entries.values() if entry not in ranked]
         return [Listed(entry, size_of(entry), is_complete(entry)) for entry in (*ranked, *others)]
 
@@ -91,8 +91,9 @@ class Models:
         Asks no one: what is not here costs one look into a directory.
         """
         demo = self.catalogue.entries.get(DEMO)
-        for entry in self.catalogue.by_preference():
-            if entry is not demo and is_here(entry.target) and self._would_do(as_it_is_here(entry)):
+        here = [entry for entry in self.catalogue.entries.values() if entry is not demo and is_here(entry.target)]
+        for entry in self._ranked(here):
+            if self._would_do(as_it_is_here(entry)):
                 return entry
         return demo if demo is not None and is_here(demo.target) else None
 
@@ -143,10 +144,14 @@ class Models:
 
     def best(self) -> Entry | None:
         """The best model that fits this machine, here or not; None where none is known to."""
-        return next((entry for entry in self._by_preference() if self._would_do(entry)), None)
+        fetched = [entry for entry in self.catalogue.entries.values() if entry.hub_sources]
+        return next((entry for entry in self._ranked(fetched) if self._would_do(entry)), None)
 
-    def _by_preference(self) -> Iterator[Entry]:
-        return (entry for entry in self.catalogue.by_preference() if entry.hub_sources)
+    def _ranked(self, entries: Sequence[Entry]) -> Iterator[Entry]:
+        """Those of `entries` that have a rank, best first; llama.cpp is asked only where a trained head decides."""
+        ids = {entry.id for entry in entries}
+        heads = any(entry.rank_without_head is not None for entry in entries) and self.check.heads
+        return (entry for entry in self.catalogue.by_preference(heads=heads) if entry.id in ids)
 
     def _would_do(self, entry: Entry) -> bool:
         size = size_of(replace(entry, draft=None))

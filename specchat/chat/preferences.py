@@ -12,6 +12,7 @@ from typing import Any, Final
 import platformdirs
 
 _TABLES: Final = ("suffix", "chat", "keys")
+WHEN_FULL: Final = ("ask", "drop", "summarise")
 
 
 class PreferencesError(Exception):
@@ -28,6 +29,9 @@ class Preferences:
     """The chat's colours; None: those chosen last, or the default."""
     keep_questions: bool = True
     """Whether questions asked at a terminal are kept with the conversations, as those of the chat are."""
+    when_full: str = WHEN_FULL[0]
+    """What becomes of a conversation that no longer fits the context: ask, drop its oldest messages, or summarise
+    them."""
     keys: Mapping[str, object] = field(default_factory=dict)
     """Keys of the chat by action; the chat itself knows which there are."""
 
@@ -46,10 +50,19 @@ def read_preferences() -> Preferences:
         if not isinstance(table, dict):
             raise _complaint(f"{name} must be a table, [{name}]")
     remember = _value(tables, "suffix", "remember", bool, "true or false", allowed=("remember",))
-    chat = ("theme", "keep_questions")
+    chat = ("theme", "keep_questions", "when_full")
     theme = _value(tables, "chat", "theme", str, "the name of a theme", allowed=chat)
     keep = _value(tables, "chat", "keep_questions", bool, "true or false", allowed=chat)
-    return Preferences(remember is not False, theme or _chosen_theme(), keep is not False, tables.get("keys", {}))
+    when_full = _value(tables, "chat", "when_full", str, f"one of: {', '.join(WHEN_FULL)}", allowed=chat)
+    if when_full is not None and when_full not in WHEN_FULL:
+        raise _complaint(f"[chat]: when_full is {when_full!r}, but it must be one of: {', '.join(WHEN_FULL)}")
+    return Preferences(
+        remember=remember is not False,
+        theme=theme or _chosen_theme(),
+        keep_questions=keep is not False,
+        when_full=when_full or WHEN_FULL[0],
+        keys=tables.get("keys", {}),
+    )
 
 
 def _tables(path: Path) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Final
 
 import platformdirs
 
@@ -18,8 +19,9 @@ from specchat.chat.preferences import read_preferences
 from specchat.chat.prompt import PromptBuilder
 from specchat.chat.template import ChatTemplate
 from specchat.chat.turn import StopStrings, Turn
+from specchat.drafters.heads.pairing import has_own_head, method_of
 from specchat.drafters.layer_skip import cut_draft, default_layer_set, draft_directory, stored_layer_set
-from specchat.drafters.method import Method
+from specchat.drafters.method import HEAD_METHODS, Method
 from specchat.engine.engine import Engine
 from specchat.engine.settings import AnswerSettings, EngineSettings, SettingsError
 from specchat.engine.speed import speed_of
@@ -28,6 +30,7 @@ from specchat.fit.pairs import Pair
 from specchat.llama.context_params import KVType
 from specchat.llama.devices import DeviceMemory, device_memory
 from specchat.llama.errors import LlamaError
+from specchat.llama.gguf import read_header
 from specchat.speculation.params import SamplingParams
 
 _A_LOSS, _LONG_ENOUGH = 0.97, 32
@@ -61,17 +64,21 @@ class ModelRequest:
     """Where measured costs are kept; None: among the user's."""
 
     def __post_init__(self) -> None:
-        with_model = self.method is Method.DRAFT
+        with_model = self.method in (Method.DRAFT, Method.EAGLE, Method.P_EAGLE, Method.MEDUSA)
         if self.method is Method.NONE and self.draft not in (None, NO_DRAFT):
             raise SettingsError("--method none decodes plainly, but --draft names a draft model: use one of the two.")
         if self.method is Method.NONE and self.draft_tokens:
             raise SettingsError(
                 "--method none decodes plainly, but --draft-tokens asks for drafts: use one of the two."
             )
-        if self.method not in (None, Method.NONE, Method.DRAFT, Method.AUTO) and self.draft not in (None, NO_DRAFT):
+        if self.method not in (None, Method.NONE, Method.AUTO, *_WITH_A_FILE) and self.draft not in (None, NO_DRAFT):
             raise SettingsError(f"--method {self.method} drafts without a second model, but --draft names one.")
         if with_model and self.draft == NO_DRAFT:
             raise SettingsError(f"--method {self.method} drafts with a model, but --draft none forbids one.")
+
+
+_WITH_A_FILE: Final = (Method.DRAFT, *HEAD_METHODS)
+"""Methods that draft with a file named for them, if one is."""
 
 
 @dataclass(slots=True)
@@ -162,7 +169,7 @@ def open_session(
     settings = EngineSettings(
         target=target,
         draft=draft,
-        method=_method(request, entry, draft),
+        method=_method(request, entry, target, draft),
         draft_tokens=request.draft_tokens,
         context=request.context or entry.context,
         threads=request.threads,
@@ -202,15 +209,17 @@ def past_text_directory() -> Path:
     return Path(platformdirs.user_data_path("specchat", appauthor=False)) / "suffix"
 
 
-def _method(request: ModelRequest, entry: Entry, draft: Path | None) -> Method:
+def _method(request: ModelRequest, entry: Entry, target: Path, draft: Path | None) -> Method:
     if request.draft_tokens == 0:
         return Method.NONE
     if request.method in (Method.DRAFT, Method.LAYER_SKIP) and draft is None:
         # It could not be written, which a note says.
         return Method.NONE
     if request.method is None and request.draft_tokens:
-        # A fixed depth is one drafter's: the draft model's, else that of text already seen.
-        return Method.DRAFT if draft is not None else Method.SUFFIX
+        # A fixed depth is one drafter's: the draft model's or the head's, else that of text already seen.
+        if draft is not None:
+            return method_of(draft) or Method.DRAFT
+        return Method.MTP if has_own_head(read_header(target)) else Method.SUFFIX
     if request.method is None and request.draft not in (None, NO_DRAFT):
         # A draft that was named is to be used, also where the entry prefers another method.
         return Method.AUTO
@@ -226,7 +235,7 @@ def _preferred(entry: Entry) -> Method:
 
 
 def _draft(request: ModelRequest, entry: Entry, catalogue: Catalogue, target: Path, notes: list[str]) -> Path | None:
-    if request.draft_tokens == 0 or request.method not in (None, Method.AUTO, Method.DRAFT, Method.LAYER_SKIP):
+    if request.draft_tokens == 0 or request.method not in (None, Method.AUTO, Method.LAYER_SKIP, *_WITH_A_FILE):
         return None
     if request.method is Method.LAYER_SKIP:
         return _cut(target, _layer_set(target, entry), notes)
@@ -234,19 +243,30 @@ def _draft(request: ModelRequest, entry: Entry, catalogue: Catalogue, target: Pa
         return None
     if request.draft is not None:
         return locate(catalogue.find(request.draft).target, request.draft)
+    if request.method in HEAD_METHODS and not _drafts_by(entry, request.method):
+        # The engine says what it needs.
+        return None
     if isinstance(entry.draft, CutFromTarget):
-        return _cut(target, entry.draft.drop_layers, notes)
-    if entry.draft is not None and (is_here(entry.draft) or request.method is Method.DRAFT):
+        # It is a model, no head: the engine says that none was named.
+        return None if request.method in HEAD_METHODS else _cut(target, entry.draft.drop_layers, notes)
+    if entry.draft is not None and (is_here(entry.draft) or request.method in _WITH_A_FILE):
         return locate(entry.draft, entry.id)
     if entry.draft is not None:
+        what = "draft model" if entry.drafter is None else "head"
         notes.append(
-            f"The draft model of {entry.name} is not on this machine, so drafts come from text already seen. "
+            f"The {what} of {entry.name} is not on this machine, so drafts come from text already seen. "
             f"Get it with: specchat models pull {entry.id}"
         )
         return None
     if request.method is Method.DRAFT:
         raise ModelUnavailable(f"{entry.name} has no draft model of its own. Name one with --draft.")
     return None
+
+
+def _drafts_by(entry: Entry, method: Method) -> bool:
+    """Whether the entry's own head is one for `method`; whether an EAGLE-3 head drafts in parallel, its file says."""
+    kinds = ("eagle",) if method is Method.P_EAGLE else (method.value,)
+    return entry.drafter is not None and entry.drafter.value in kinds
 
 
 def _layer_set(target: Path, entry: Entry) -> Sequence[int]:

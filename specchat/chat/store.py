@@ -7,13 +7,11 @@ read or written, and its kind NotStored for a conversation or message that is no
 
 from __future__ import annotations
 
-import json
-import math
 import sqlite3
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,12 +20,13 @@ import platformdirs
 from specchat.chat import search as searching
 from specchat.chat.conversation import Chat, Hit, Node, Span, Summary, title_of
 from specchat.chat.message import Role
+from specchat.chat.store_branch import count_below, leaf_below, remove_branch
 from specchat.chat.store_file import NotStored, StoreFile
+from specchat.chat.store_rows import NODE, as_json, gone, node_of, storable
 
 _PATIENCE: Final = 5.0
 """Seconds to wait for another program that is writing."""
 _CHAT: Final = ", ".join(field.name for field in fields(Chat))
-_NODE: Final = ", ".join(f"node.{field.name}" for field in fields(Node))
 _NEWEST_FIRST: Final = "ORDER BY updated DESC, rowid DESC"
 
 
@@ -64,7 +63,7 @@ class Store:
     def new_chat(self, *, model: str, system: str = "", title: str = "") -> Chat:
         """Begin a conversation; it is not listed before its first message, which names it where `title` is empty."""
         now = self._clock()
-        chat = Chat(uuid.uuid4().hex, title_of(_storable(title)), _storable(model), _storable(system), now, now)
+        chat = Chat(uuid.uuid4().hex, title_of(storable(title)), storable(model), storable(system), now, now)
         values = (chat.id, chat.title, chat.model, chat.system, now, now)
         self._file.write(lambda c: c.execute(f"INSERT INTO chat ({_CHAT}) VALUES (?, ?, ?, ?, ?, ?)", values))
         return chat
@@ -72,7 +71,7 @@ class Store:
     def chat(self, chat_id: str) -> Chat:
         """The conversation of this id, or of the only id that begins so."""
         rows = self._read(
-            f"SELECT {_CHAT} FROM chat WHERE substr(id, 1, ?) = ? LIMIT 2", (len(chat_id), _storable(chat_id))
+            f"SELECT {_CHAT} FROM chat WHERE substr(id, 1, ?) = ? LIMIT 2", (len(chat_id), storable(chat_id))
         )
         if len(rows) > 1:
             raise NotStored(f"Several conversations have an id that begins with {chat_id!r}. Write more of it.")
@@ -88,11 +87,11 @@ class Store:
 
     def rename(self, chat_id: str, title: str) -> None:
         """Give it another title, of which the first line is kept."""
-        self._change("UPDATE chat SET title = ? WHERE id = ?", (title_of(_storable(title)), chat_id), "conversation")
+        self._change("UPDATE chat SET title = ? WHERE id = ?", (title_of(storable(title)), chat_id), "conversation")
 
     def set_system(self, chat_id: str, system: str) -> None:
         """Give it another system prompt, from its next answer on."""
-        self._change("UPDATE chat SET system = ? WHERE id = ?", (_storable(system), chat_id), "conversation")
+        self._change("UPDATE chat SET system = ? WHERE id = ?", (storable(system), chat_id), "conversation")
 
     def delete(self, chat_id: str) -> None:
         """Delete a conversation and overwrite what it held. See `forgetting.forget` for what it left elsewhere."""
@@ -117,19 +116,19 @@ class Store:
         """
 
         def insert(connection: sqlite3.Connection) -> int:
-            now, words = self._clock(), _storable(text)
+            now, words = self._clock(), storable(text)
             known = connection.execute("SELECT title FROM chat WHERE id = ?", (chat_id,)).fetchone()
             whose = "SELECT 1 FROM node WHERE id = ? AND chat_id = ?"
             if known is None or (parent is not None and not connection.execute(whose, (parent, chat_id)).fetchone()):
-                raise _gone("conversation" if known is None else "message")
+                raise gone("conversation" if known is None else "message")
             node = connection.execute(
                 "INSERT INTO node (chat_id, parent, role, text, model, created) VALUES (?, ?, ?, ?, ?, ?)",
-                (chat_id, parent, role.value, words, _storable(model), now),
+                (chat_id, parent, role.value, words, storable(model), now),
             ).lastrowid
             title = known[0] or (title_of(words) if role is Role.USER else "")
             connection.execute(
                 "UPDATE chat SET leaf = ?, updated = ?, title = ?, model = coalesce(nullif(?, ''), model) WHERE id = ?",
-                (node, now, title, _storable(model), chat_id),
+                (node, now, title, storable(model), chat_id),
             )
             assert node is not None
             return node
@@ -150,7 +149,7 @@ class Store:
 
         Statistics and spans stay as they were where None is given. A number in them that is not finite becomes null.
         """
-        words = (_storable(text), _storable(reasoning), finish_reason, _as_json(statistics), _as_json(spans))
+        words = (storable(text), storable(reasoning), finish_reason, as_json(statistics), as_json(spans))
 
         def update(connection: sqlite3.Connection) -> int:
             now = self._clock()
@@ -164,18 +163,20 @@ class Store:
             return changed
 
         if not self._file.write(update):
-            raise _gone("message")
+            raise gone("message")
 
     def node(self, node_id: int) -> Node:
         """The message of this id."""
-        rows = self._read(f"SELECT {_NODE} FROM node WHERE id = ?", (node_id,))
+        rows = self._read(f"SELECT {NODE} FROM node WHERE id = ?", (node_id,))
         if not rows:
-            raise _gone("message")
-        return _node(rows[0])
+            raise gone("message")
+        return node_of(rows[0])
 
     def nodes(self, chat_id: str) -> list[Node]:
         """Every message of every branch, in the order in which they were added."""
-        return [_node(row) for row in self._read(f"SELECT {_NODE} FROM node WHERE chat_id = ? ORDER BY id", (chat_id,))]
+        return [
+            node_of(row) for row in self._read(f"SELECT {NODE} FROM node WHERE chat_id = ? ORDER BY id", (chat_id,))
+        ]
 
     # Branches
 
@@ -184,21 +185,21 @@ class Store:
         rows = self._read(
             "WITH RECURSIVE line (id, depth) AS (SELECT leaf, 0 FROM chat WHERE id = ? AND leaf IS NOT NULL UNION ALL"
             " SELECT node.parent, depth + 1 FROM line JOIN node ON node.id = line.id WHERE node.parent IS NOT NULL"
-            f" LIMIT ?) SELECT {_NODE} FROM line JOIN node ON node.id = line.id ORDER BY depth DESC",
+            f" LIMIT ?) SELECT {NODE} FROM line JOIN node ON node.id = line.id ORDER BY depth DESC",
             (chat_id, -1 if last is None else last),
         )
-        return [_node(row) for row in rows]
+        return [node_of(row) for row in rows]
 
     def siblings(self, node_id: int) -> list[Node]:
         """The message and its alternatives, the oldest first."""
         rows = self._read(
-            f"SELECT {_NODE} FROM node JOIN node AS this ON this.id = ? AND node.chat_id = this.chat_id"
+            f"SELECT {NODE} FROM node JOIN node AS this ON this.id = ? AND node.chat_id = this.chat_id"
             " AND node.parent IS this.parent ORDER BY node.id",
             (node_id,),
         )
         if not rows:
-            raise _gone("message")
-        return [_node(row) for row in rows]
+            raise gone("message")
+        return [node_of(row) for row in rows]
 
     def walk(self, node_id: int, step: int) -> Node | None:
         """Go to the alternative `step` places further: the current branch becomes the newest through it.
@@ -214,13 +215,7 @@ class Store:
 
     def leaf_below(self, node_id: int) -> int:
         """The id of the newest message that has `node_id` on its way to the root."""
-        # A message is always added after the one before it, so the newest of a branch is a leaf.
-        rows = self._read(
-            "WITH RECURSIVE below (id) AS (VALUES (?) UNION ALL"
-            " SELECT node.id FROM below JOIN node ON node.parent = below.id) SELECT max(id) FROM below",
-            (node_id,),
-        )
-        return int(rows[0][0])
+        return self._file.read(lambda connection: leaf_below(connection, node_id))
 
     def select(self, chat_id: str, leaf_id: int) -> None:
         """End the current branch with this message; those behind it stay in the tree."""
@@ -229,6 +224,35 @@ class Store:
             (leaf_id, chat_id, leaf_id),
             "message",
         )
+
+    def count_below(self, node_id: int) -> int:
+        """How many messages have `node_id` on their way to the root, in every branch."""
+        return self._file.read(lambda connection: count_below(connection, node_id))
+
+    def remove(self, node_id: int, *, overwrite: bool = True) -> None:
+        """Delete a message with what follows it; other branches stay. See `remove_branch`.
+
+        `overwrite`: also what is left of it in the file; that of a message without words need not be.
+        """
+        self._file.write(lambda connection: remove_branch(connection, node_id))
+        if overwrite:
+            self._file.overwrite_deleted()
+
+    # What the model reads
+
+    def cuts(self, chat_id: str) -> dict[int, str]:
+        """The messages at which the model begins to read a branch, each with the summary of what comes before it."""
+        of_chat = "SELECT node_id, summary FROM cut JOIN node ON node.id = node_id WHERE chat_id = ?"
+        return dict(self._read(of_chat, (chat_id,)))
+
+    def cut(self, node_id: int, summary: str = "") -> None:
+        """Let the model read every branch through this message from it on, after the summary."""
+        self.node(node_id)
+        self._change("INSERT OR REPLACE INTO cut VALUES (?, ?)", (node_id, storable(summary)), "message")
+
+    def uncut(self, node_ids: Sequence[int]) -> None:
+        """Let the model read what comes before these messages again."""
+        self._file.write(lambda c: c.executemany("DELETE FROM cut WHERE node_id = ?", [(id,) for id in node_ids]))
 
     # Lists
 
@@ -239,7 +263,7 @@ class Store:
         """
         where = "TRUE"
         parameters: list[str] = []
-        query = _storable(query)
+        query = storable(query)
         if query.strip():
             found, parameters = searching.condition(searching.wanted(query))
             titled = " AND ".join(["occurs(title, ?)"] * len(query.split()))
@@ -254,44 +278,11 @@ class Store:
 
     def search(self, words: str, limit: int) -> list[Hit]:
         """At most `limit` messages of any branch that have all the words, the newest first."""
-        return self._file.read(lambda connection: searching.search(connection, _storable(words), limit))
+        return self._file.read(lambda connection: searching.search(connection, storable(words), limit))
 
     def _read(self, statement: str, parameters: Sequence[Any]) -> list[Any]:
         return self._file.read(lambda connection: connection.execute(statement, parameters).fetchall())
 
     def _change(self, statement: str, parameters: Sequence[Any], what: str) -> None:
         if not self._file.write(lambda connection: connection.execute(statement, parameters).rowcount):
-            raise _gone(what)
-
-
-def _gone(what: str) -> NotStored:
-    return NotStored(f"The {what} is no longer there: it was deleted, perhaps by another specchat.")
-
-
-def _node(row: Sequence[Any]) -> Node:
-    node = Node(*row)
-    return replace(
-        node,
-        role=Role(node.role),
-        statistics=None if node.statistics is None else json.loads(row[-2]),
-        spans=None
-        if node.spans is None
-        else tuple((channel, text, origin) for channel, text, origin in json.loads(row[-1])),
-    )
-
-
-def _storable(text: str) -> str:
-    """Text without halves of characters, which no file can hold."""
-    return text.encode("utf-8", errors="replace").decode("utf-8")
-
-
-def _as_json(value: Mapping[str, Any] | Sequence[Span] | None) -> str | None:
-    return None if value is None else json.dumps(_finite(value))
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {str(key): _finite(item) for key, item in value.items()}
-    return [_finite(item) for item in value] if isinstance(value, list | tuple) else value
+            raise gone(what)

@@ -124,8 +124,7 @@ class StoreFile:
             except sqlite3.Error as error:
                 why = str(error)
         self._notes.append(
-            f"The conversation is deleted, but parts of its text may be left in {self._path} until the next one is "
-            f"deleted: {why}."
+            f"It is deleted, but parts of its text may be left in {self._path} until something else is deleted: {why}."
         )
 
 

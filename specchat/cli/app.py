@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
+import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from specchat import __version__
+from specchat.cli import completion
 from specchat.cli.chats import chats
 from specchat.cli.default_command import ASK, AskByDefault, AskCommand
 from specchat.cli.environment import Environment
+from specchat.cli.examples import show_examples
+from specchat.cli.exit_codes import ExitCode
 from specchat.cli.models import models
 from specchat.cli.names import CalibratedName, KVName, Thinking
 from specchat.cli.rest import rest
@@ -24,6 +29,14 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+_Model = Annotated[
+    str | None,
+    typer.Argument(autocompletion=completion.models, help="Catalogue id or .gguf file [the default model]."),
+]
+_Draft = Annotated[
+    str | None, typer.Option("-d", "--draft", autocompletion=completion.drafts, help="Draft model: id or path.")
+]
 
 
 def _show_version(wanted: bool) -> None:
@@ -42,11 +55,18 @@ def ask(
             "-m",
             "--model",
             envvar="SPECCHAT_MODEL",
+            autocompletion=completion.models,
             help="Catalogue id, hf:user/repo[:file or quant] or .gguf file [the best that is here and fits].",
         ),
     ] = None,
     draft: Annotated[
-        str | None, typer.Option("-d", "--draft", help="Draft model: id or path; 'none' for no draft model.")
+        str | None,
+        typer.Option(
+            "-d",
+            "--draft",
+            autocompletion=completion.drafts,
+            help="Draft model: id or path; 'none' for no draft model.",
+        ),
     ] = None,
     method: Annotated[Method | None, typer.Option("--method", help="How drafts are made [auto].")] = None,
     draft_tokens: Annotated[
@@ -88,7 +108,13 @@ def ask(
         bool, typer.Option("-c", "--continue", help="Go on with the conversation in which something was said last.")
     ] = False,
     chat: Annotated[
-        str | None, typer.Option("--chat", metavar="ID", help="Go on with this conversation (see specchat chats ls).")
+        str | None,
+        typer.Option(
+            "--chat",
+            metavar="ID",
+            autocompletion=completion.chats,
+            help="Go on with this conversation (see specchat chats ls).",
+        ),
     ] = None,
     interactive: Annotated[
         bool, typer.Option("-i", "--interactive", help="Open the chat, with the prompt typed in.")
@@ -118,10 +144,22 @@ def ask(
     raise typer.Exit(run_question(context.params, environment))
 
 
+def chat_alone(environment: Environment) -> ExitCode:
+    """Open the chat as `specchat` without a word does, every option at its default; the exit code."""
+    from specchat.cli.front_end import open_chat
+    from specchat.cli.outcome import outcome
+
+    options = {name: parameter.default for name, parameter in inspect.signature(ask).parameters.items()}
+    options["model"] = os.environ.get("SPECCHAT_MODEL") or None
+    return outcome(lambda: open_chat(options, environment), environment)
+
+
 @app.command("calibrate")
 def calibrate(
     context: typer.Context,
-    model: Annotated[str, typer.Argument(help="Catalogue id or path to a .gguf file.")] = "demo",
+    model: Annotated[
+        str, typer.Argument(autocompletion=completion.models, help="Catalogue id or path to a .gguf file.")
+    ] = "demo",
     method: Annotated[
         CalibratedName, typer.Option("--method", help="What to fit to the model.")
     ] = CalibratedName.EARLY_EXIT,
@@ -164,8 +202,8 @@ def doctor_command(
 @app.command("audit")
 def audit_command(
     context: typer.Context,
-    model: Annotated[str | None, typer.Argument(help="Catalogue id or .gguf file [the default model].")] = None,
-    draft: Annotated[str | None, typer.Option("-d", "--draft", help="Draft model: id or path.")] = None,
+    model: _Model = None,
+    draft: _Draft = None,
     method: Annotated[
         list[Method] | None, typer.Option("--method", help="Only this method (repeatable) [all].")
     ] = None,
@@ -189,22 +227,23 @@ def audit_command(
 @app.command("bench")
 def bench_command(
     context: typer.Context,
-    model: Annotated[str | None, typer.Argument(help="Catalogue id or .gguf file [the default model].")] = None,
-    draft: Annotated[str | None, typer.Option("-d", "--draft", help="Draft model: id or path.")] = None,
+    model: _Model = None,
+    draft: _Draft = None,
     method: Annotated[list[Method] | None, typer.Option("--method", help="Only this method (repeatable).")] = None,
     draft_tokens: Annotated[
         list[int] | None,
         typer.Option("-k", "--draft-tokens", min=1, max=64, metavar="N", help="Tokens drafted a step (repeatable)."),
     ] = None,
-    temperature: Annotated[list[float] | None, typer.Option(help="Repeatable [0 and 1].")] = None,
+    temperature: Annotated[list[float] | None, typer.Option(help="Repeatable [0 and 0.8].")] = None,
     kind: Annotated[
-        list[str] | None, typer.Option("--class", metavar="NAME", help="Kind of prompt (repeatable).")
+        list[str] | None,
+        typer.Option("--class", metavar="NAME", autocompletion=completion.classes, help="Kind of prompt (repeatable)."),
     ] = None,
     max_tokens: Annotated[
         int | None, typer.Option("-n", "--max-tokens", min=1, metavar="N", help="An answer's.")
     ] = None,
     rounds: Annotated[int | None, typer.Option(min=1, help="Rounds, in which all take turns.")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="A minute or so.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="At most 90 seconds; without it, 10 minutes.")] = False,
     full: Annotated[bool, typer.Option("--full", help="Everything: hours.")] = False,
     peer: Annotated[bool, typer.Option("--peer", help="Other programs on the same files, where installed.")] = False,
     synthetic_alpha: Annotated[
@@ -245,3 +284,4 @@ def config(context: typer.Context) -> None:
 app.add_typer(rest, name="rest")
 app.add_typer(models, name="models")
 app.add_typer(chats, name="chats")
+show_examples(app)

@@ -29,7 +29,7 @@ from specchat.cli.prompt_input import read_prompt
 from specchat.cli.recording import Recording
 from specchat.cli.report import report, statistics_line
 from specchat.cli.wanted import options_of, settings_of, wanted
-from specchat.drafters.method import Method
+from specchat.drafters.method import HEAD_METHODS, Method
 from specchat.engine.settings import AnswerSettings
 from specchat.engine.stopping import FinishReason
 from specchat.llama.errors import LlamaError
@@ -159,7 +159,9 @@ class Ask:
                 # By its stem alone a file is not found again.
                 self._kept_name = str(entry.target.path.absolute())
             both = wanted(entry, request, models.catalogue)
-            obtaining.obtain(both.target, models, draft_too=request.method is Method.DRAFT, weighed=both.pair)
+            obtaining.obtain(
+                both.target, models, draft_too=request.method in (Method.DRAFT, *HEAD_METHODS), weighed=both.pair
+            )
             if both.named_draft is not None:
                 obtaining.obtain(both.named_draft, models, weighed=both.pair)
         finally:

@@ -9,10 +9,12 @@ from pathlib import Path
 
 from rich.table import Table
 
-from specchat.bench.contest import FULL, METHODS, QUICK, Contest, Extent, arms_of, contest, oracles
+from specchat.bench.contest import METHODS, arms_of, contest, oracles
 from specchat.bench.entrants import PLAIN, Model
+from specchat.bench.extent import FULL, QUICK, Extent
 from specchat.bench.plot import FORMATS, missing_for_plots, plot
 from specchat.bench.prompts import BENCH_CLASSES
+from specchat.bench.results import Contest
 from specchat.bench.summary import Row, Spread, Summary, as_data, summarise
 from specchat.chat.text import visible
 from specchat.cli.diagnostics import Diagnostics
@@ -23,7 +25,10 @@ from specchat.cli.page import Page
 from specchat.cli.told import Told
 from specchat.drafters.method import Method
 
-_NARROW = 76
+_NARROW, _WIDE = 80, 92
+_LEGEND = "p/m: predicted speed-up (from T(n), acceptance and the drafter's time) over measured"
+_NEAR = 0.1
+"""How far a prediction may be off for the costs to be understood."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +140,8 @@ def laid_out(environment: Environment, found: Contest, summary: Summary) -> str:
     """The tables for people, as wide as the terminal; colour on a terminal only."""
     page = Page(environment)
     page.print(_head(found))
-    page.print(_overall(summary.overall, narrow=page.width < _NARROW))
+    page.print(_overall(summary.overall, page.width))
+    page.print(_predictions(summary.overall))
     for temperature in dict.fromkeys(row.temperature for row in summary.by_kind):
         page.print(f"\nspeed-up by class, T = {temperature:g}")
         page.print(_by_kind(found, summary, temperature, page.width))
@@ -148,25 +154,35 @@ def laid_out(environment: Environment, found: Contest, summary: Summary) -> str:
 def _head(found: Contest) -> str:
     extent = found.extent
     rounds = f"{extent.rounds} round{'s' if extent.rounds > 1 else ''} in turns"
-    cut = "" if found.complete else " (cut short by the time allowed; --full has no limit)"
-    if found.interrupted:
-        cut = " (interrupted)"
+    if found.openings > 1:
+        rounds += f", opened anew {found.openings - 1} time{'s' if found.openings > 2 else ''}"
+    took = f"in {found.seconds:.0f} s{' (interrupted)' if found.interrupted else ''}"
+    cut = ""
+    if found.left_out:
+        why = "not measured" if found.interrupted else "left out for want of time (--full has no limit)"
+        cut = f"\n{why.capitalize()}: {found.left_out}."
     passes = ""
     if found.passes is not None:
         one = found.passes.seconds[1][0]
         shown = ", ".join(f"{n}: {ratio:.2f}" for n, ratio in sorted(found.passes.ratios.items()) if n > 1)
         passes = f"\nA pass over 1 token takes {one * 1000:.3g} ms; over n tokens, times as much: {shown}."
-    return f"{visible(found.model)}, up to {extent.tokens} tokens an answer, {rounds}{cut}.{passes}\n"
+    return f"{visible(found.model)}, up to {found.tokens} tokens an answer, {rounds}, {took}.{cut}{passes}\n"
 
 
-def _overall(rows: Sequence[Row], *, narrow: bool) -> Table:
+def _predictions(rows: Sequence[Row]) -> str:
+    errors = [row.error for row in rows if row.error is not None]
+    near = sum(abs(error) <= _NEAR for error in errors)
+    return f"{_LEGEND}; within {_NEAR:.0%} in {near} of {len(errors)} rows."
+
+
+def _overall(rows: Sequence[Row], width: int) -> Table:
     table = Table(box=None, pad_edge=False)
     table.add_column("method", overflow="fold")
-    names = (
-        ["T", "α", "tok/s", "speed-up"]
-        if narrow
-        else ["T", "α", "τ", "tok/s", "speed-up", "range", "predicted", "ceiling"]
-    )
+    names = ["T", "α", "tok/s", "speed-up"]
+    if width >= _NARROW:
+        names = ["T", "α", "τ", "tok/s", "speed-up", "predicted", "p/m", "ceiling"]
+    if width >= _WIDE:
+        names.insert(5, "range")
     for name in names:
         table.add_column(name, justify="right")
     for row in rows:
@@ -178,6 +194,7 @@ def _overall(rows: Sequence[Row], *, narrow: bool) -> Table:
             "speed-up": _number(_median(row.speedup)),
             "range": _range(row.speedup),
             "predicted": _number(row.predicted),
+            "p/m": _number(None if row.error is None else 1 + row.error),
             "ceiling": "∞" if row.alpha == 1 else _number(row.ceiling),
         }
         table.add_row(row.label, *(cells[name] for name in names), style=_style(row))

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from specchat.cli import completion
 from specchat.cli.environment import Environment
 
 chats = typer.Typer(
@@ -16,7 +17,12 @@ chats = typer.Typer(
     help="Stored conversations. ID is an id or the beginning of one, as `chats ls` shows it.",
 )
 
-_Id = Annotated[str, typer.Argument(metavar="ID", help="Which conversation: its id or the beginning of it.")]
+_Id = Annotated[
+    str,
+    typer.Argument(
+        metavar="ID", autocompletion=completion.chats, help="Which conversation: its id or the beginning of it."
+    ),
+]
 _Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 _Limit = Annotated[int, typer.Option("-n", "--limit", min=1, metavar="N", help="At most so many.")]
 # The rooms below import numpy, which --help must not wait for: each verb imports when it runs.
@@ -89,7 +95,9 @@ def export_command(
 @chats.command("rm")
 def remove_command(
     context: typer.Context,
-    chosen: Annotated[list[str], typer.Argument(metavar="ID...", help="Which conversations.")],
+    chosen: Annotated[
+        list[str], typer.Argument(metavar="ID...", autocompletion=completion.chats, help="Which conversations.")
+    ],
 ) -> None:
     """Delete conversations, and what drafts remember of them."""
     from specchat.cli.conversations import remove_chats

@@ -15,11 +15,21 @@ class AskByDefault(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Put the default command in front where no verb stands."""
-        if args and (args[0] in self.commands or args[0] in _OF_THE_GROUP):
+        # A shell that completes the first word asks the group: it may become a verb.
+        completing = ctx.resilient_parsing and not args
+        if completing or (args and (args[0] in self.commands or args[0] in _OF_THE_GROUP)):
             return super().parse_args(ctx, args)
         # The group's own options are not looked at: converting them loads a library that --help must not wait for.
         ctx._protected_args, ctx.args = [ASK], args
         return args
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+        """The verbs, and the options of a question."""
+        if not incomplete.startswith("-"):
+            return super().shell_complete(ctx, incomplete)
+        question = self.commands[ASK]
+        with question.make_context(ASK, [], parent=ctx, resilient_parsing=True) as inner:
+            return [*question.shell_complete(inner, incomplete), *super().shell_complete(ctx, incomplete)]
 
 
 class AskCommand(TyperCommand):

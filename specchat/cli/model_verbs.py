@@ -64,14 +64,8 @@ def list_models(environment: Environment, *, here: bool, fit: bool, json: bool) 
 
 def _line(row: Listed, fit: str) -> tuple[str, ...]:
     entry = row.entry
-    cells = (entry.id, size(row.size), "here" if row.here else "–", _drafts(entry), fit, entry.name)
+    cells = (entry.id, size(row.size), "here" if row.here else "–", entry.drafted_by, fit, entry.name)
     return tuple(" ".join(visible(cell).split()) for cell in cells)
-
-
-def _drafts(entry: Entry) -> str:
-    if isinstance(entry.draft, CutFromTarget):
-        return "own layers"
-    return "draft model" if entry.draft is not None else entry.method or "suffix"
 
 
 def fit_words(verdict: Verdict | None) -> str:
@@ -89,6 +83,7 @@ def _data(row: Listed, verdict: Verdict | None) -> dict[str, Any]:
         "name": row.entry.name,
         "size_bytes": row.size,
         "here": row.here,
+        "drafted_by": row.entry.drafted_by,
         "method": row.entry.method or "auto",
         "fits": None if verdict is None else verdict.fits,
         "largest_context": None if verdict is None else verdict.largest_context,
@@ -137,6 +132,7 @@ def _facts(entry: Entry) -> dict[str, Any]:
         "target": _source(entry.target),
         "draft": _FREE_BY_NATURE if isinstance(entry.draft, CutFromTarget) else _source(entry.draft),
         "here": is_complete(entry),
+        "drafted_by": entry.drafted_by,
         "method": entry.method or "auto",
         "context": entry.context,
         "sampling": dict(entry.sampling),
@@ -157,7 +153,7 @@ def _source(source: Source | CutFromTarget | None) -> str | None:
 
 
 def _label(name: str) -> str:
-    return name.removesuffix("_bytes")
+    return name.removesuffix("_bytes").replace("_", " ")
 
 
 def _words(value: object, name: str = "") -> str:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from specchat.cli import completion
 from specchat.cli.environment import Environment
 from specchat.cli.names import KVName
+from specchat.heads.kinds import HeadKind, WeightType
 
 models = typer.Typer(
     no_args_is_help=True,
@@ -15,7 +18,14 @@ models = typer.Typer(
     help="What there is, what is here, what fits. ID: a catalogue id, hf:user/repo[:file or quant] or a path.",
 )
 
-_Id = Annotated[str, typer.Argument(metavar="ID", help="Catalogue id, hf:user/repo[:file or quant], or a path.")]
+_Id = Annotated[
+    str,
+    typer.Argument(
+        metavar="ID",
+        autocompletion=completion.models,
+        help="Catalogue id, hf:user/repo[:file or quant], or a path.",
+    ),
+]
 _Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 _Yes = Annotated[bool, typer.Option("-y", "--yes", help="Don't ask.")]
 _Offline = Annotated[bool, typer.Option("--offline", help="Use no network.")]
@@ -90,8 +100,14 @@ def fit_command(
     ] = None,
     kv: Annotated[KVName, typer.Option("--kv", help="KV cache type of the target.")] = KVName.F16,
     draft_kv: Annotated[KVName, typer.Option("--draft-kv", help="KV cache type of the draft.")] = KVName.F16,
-    draft: Annotated[str | None, typer.Option("-d", "--draft", help="Another draft model; 'none' for none.")] = None,
+    draft: Annotated[
+        str | None,
+        typer.Option("-d", "--draft", autocompletion=completion.drafts, help="Another draft model; 'none' for none."),
+    ] = None,
     gpu_layers: Annotated[int, typer.Option("--gpu-layers", min=-1, help="Layers on the GPU; -1: all.")] = -1,
+    draft_tokens: Annotated[
+        int | None, typer.Option("-k", "--draft-tokens", min=0, max=64, metavar="N", help="Drafted tokens a step.")
+    ] = None,
     as_json: _Json = False,
     offline: _Offline = False,
     quiet: _Quiet = False,
@@ -103,6 +119,35 @@ def fit_command(
     raise typer.Exit(
         fit_model(
             environment, model, ctx=ctx, vram=vram, kv=kv.value, draft_kv=draft_kv.value, draft=draft,
-            gpu_layers=gpu_layers, as_json=as_json, offline=offline, quiet=quiet,
+            gpu_layers=gpu_layers, draft_tokens=draft_tokens, as_json=as_json, offline=offline, quiet=quiet,
         )
     )  # fmt: skip
+
+
+@models.command("convert")
+def convert_command(
+    context: typer.Context,
+    source: Annotated[
+        Path, typer.Argument(metavar="SOURCE", help="Directory or .safetensors file of an EAGLE-3 or Medusa head.")
+    ],
+    target: Annotated[
+        str | None, typer.Option("--target", metavar="ID", help="The model it drafts for: catalogue id or path.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="The GGUF to write [named after SOURCE].")
+    ] = None,
+    kind: Annotated[HeadKind | None, typer.Option("--kind", help="What it is [as its tensors say].")] = None,
+    weight_type: Annotated[WeightType, typer.Option("--type", help="Type of its matrices.")] = WeightType.Q8_0,
+    draft_vocab: Annotated[
+        int | None,
+        typer.Option("--draft-vocab", min=1, metavar="N", help="Medusa: draft only the N most frequent tokens."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace FILE if it is there.")] = False,
+    quiet: _Quiet = False,
+) -> None:
+    """Convert a trained draft head (EAGLE-3 or Medusa, safetensors) to a GGUF that --draft takes."""
+    from specchat.cli.convert import Conversion, convert_head
+
+    environment: Environment = context.obj
+    conversion = Conversion(source, target, output, kind, weight_type, draft_vocab, force)
+    raise typer.Exit(convert_head(environment, conversion, quiet=quiet))

@@ -48,6 +48,7 @@ def fit_model(
     draft_kv: str = "f16",
     draft: str | None = None,
     gpu_layers: int = -1,
+    draft_tokens: int | None = None,
     as_json: bool = False,
     offline: bool = False,
     quiet: bool = False,
@@ -66,6 +67,7 @@ def fit_model(
             kv_type=_kv_type(kv),
             draft_kv_type=_kv_type(draft_kv),
             gpu_layers=gpu_layers,
+            draft_tokens=draft_tokens,
         )
         diagnostics = Diagnostics(environment, quiet=quiet)
         elsewhere = Elsewhere(_headers(offline, diagnostics), exactly=size is None, say=diagnostics.note)
@@ -107,7 +109,7 @@ def _verdict(
             return check.judge(
                 pair,
                 replace(settings, context=context),
-                others=others_than(entry, catalogue),
+                others=others_than(entry, catalogue, heads=check.heads),
             )
         except FitUnavailable as error:
             raise LlamaError(str(error)) from None

@@ -6,11 +6,14 @@ import json
 import re
 import select
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from specchat.chat.text import visible
-from specchat.chat.turn import Progress
 from specchat.cli.environment import Environment
+
+if TYPE_CHECKING:
+    # It brings numpy, and the chat's first paint would wait for that.
+    from specchat.chat.turn import Progress
 
 # JSON escapes C0 itself; DEL and C1 (ESC's one-byte relatives) would reach a terminal as they are.
 _STEERING = re.compile("[\x7f-\x9f]")

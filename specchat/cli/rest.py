@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from specchat.cli import completion
 from specchat.cli.environment import Environment
 
 rest = typer.Typer(
@@ -17,7 +18,13 @@ rest = typer.Typer(
 
 _Model = Annotated[
     str,
-    typer.Option("-m", "--model", envvar="SPECCHAT_MODEL", help="Whose vocabulary: catalogue id or .gguf file."),
+    typer.Option(
+        "-m",
+        "--model",
+        envvar="SPECCHAT_MODEL",
+        autocompletion=completion.models,
+        help="Whose vocabulary: catalogue id or .gguf file.",
+    ),
 ]
 # The rooms below import numpy and llama.cpp, which --help must not wait for: each verb imports when it runs.
 
@@ -48,7 +55,10 @@ def list_command(context: typer.Context) -> None:
 
 
 @rest.command("rm")
-def remove_command(context: typer.Context, name: Annotated[str, typer.Argument(help="Which one.")]) -> None:
+def remove_command(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(autocompletion=completion.datastores, help="Which one.")],
+) -> None:
     """Delete a datastore."""
     from specchat.cli.datastores import remove_store
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from specchat.catalogue.entries import Catalogue, Entry
 from specchat.chat.session import NO_DRAFT, ModelRequest
-from specchat.drafters.method import Method
+from specchat.drafters.method import HEAD_METHODS, Method
 from specchat.engine.settings import EngineSettings
 
 
@@ -37,7 +37,7 @@ def wanted(entry: Entry, request: ModelRequest, catalogue: Catalogue) -> Wanted:
 
 def _by_model(request: ModelRequest) -> bool:
     """Whether a draft model from a file of its own may draft."""
-    by_method = request.method in (None, Method.AUTO, Method.DRAFT)
+    by_method = request.method in (None, Method.AUTO, Method.DRAFT, *HEAD_METHODS)
     return by_method and request.draft_tokens != 0 and request.draft != NO_DRAFT
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol, runtime_checkable
 
-from specchat.drafters.base import Drafter
+from specchat.drafters.base import Drafter, StateReader
 from specchat.drafters.costs import Costs
 from specchat.drafters.method import Method
 from specchat.speculation.arms import PLAIN, Choice, Offer, Why
@@ -116,6 +116,11 @@ class AutoDrafter:
         drafters = [*(free.drafter for free in self._free.values()), *self._models.values()]
         notes = [getattr(drafter, "note", None) for drafter in drafters]
         return [note for note in notes if isinstance(note, str)]
+
+    def keeps(self, ids: Sequence[int]) -> int:
+        """How many of the first `ids` the target may keep in its cache so that no arm misses a hidden state."""
+        readers = [drafter for drafter in self._models.values() if isinstance(drafter, StateReader)]
+        return min((reader.keeps(ids) for reader in readers), default=len(ids))
 
     def expect(self, remaining: int | None) -> None:
         """Hear how many tokens may still come at most; None: any number."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from specchat.drafters.method import Method
 from specchat.speculation.sampler import Sampler
@@ -30,6 +30,14 @@ class Drafter(Protocol):
 
     def close(self) -> None:
         """Free what is held."""
+
+
+@runtime_checkable
+class StateReader(Protocol):
+    """A drafter that reads the target's hidden states, which only a pass of the target makes."""
+
+    def keeps(self, ids: Sequence[int]) -> int:
+        """How many of the first `ids` the target may keep in its cache; what follows it must read (again)."""
 
 
 class NoDrafter:

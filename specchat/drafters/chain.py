@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from specchat.speculation.distribution import Distribution
-from specchat.speculation.sampler import Sampler
 from specchat.speculation.step import Draft
+
+
+class Drawing(Protocol):
+    """How a token is drawn; `specchat.speculation.sampler.Sampler` is one."""
+
+    def distribution(self, logits: NDArray[np.floating[Any]], history: Sequence[int]) -> Distribution:
+        """The distribution that `logits` [V] give after `history`."""
+
+    def draw(self, distribution: Distribution, position: int) -> int:
+        """Draw the token at absolute `position`."""
 
 
 def sampled_chain(
@@ -19,7 +28,7 @@ def sampled_chain(
     limit: int,
     *,
     logits: Callable[[Sequence[int]], NDArray[np.floating[Any]]],
-    sampler: Sampler,
+    sampler: Drawing,
     is_end_of_generation: Callable[[int], bool],
 ) -> Draft:
     """Up to `limit` tokens after `ids`, each with the distribution it was drawn from.

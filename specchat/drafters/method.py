@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Final
 
 
 class Method(StrEnum):
@@ -10,6 +11,10 @@ class Method(StrEnum):
 
     NONE = "none"
     DRAFT = "draft"
+    EAGLE = "eagle"
+    MTP = "mtp"
+    P_EAGLE = "p-eagle"
+    MEDUSA = "medusa"
     EARLY_EXIT = "early-exit"
     LAYER_SKIP = "layer-skip"
     REST = "rest"
@@ -17,3 +22,7 @@ class Method(StrEnum):
     SUFFIX = "suffix"
     LOOKAHEAD = "lookahead"
     AUTO = "auto"
+
+
+HEAD_METHODS: Final = (Method.EAGLE, Method.MTP, Method.P_EAGLE, Method.MEDUSA)
+"""Methods that draft with a trained head: from a file of its own, or (`mtp`) from the model's."""

@@ -8,10 +8,11 @@ from pathlib import Path
 from specchat.drafters.auto import AutoDrafter
 from specchat.drafters.base import Drafter, NoDrafter
 from specchat.drafters.costs import Costs, PlainRate
-from specchat.drafters.method import Method
+from specchat.drafters.method import HEAD_METHODS, Method
 from specchat.drafters.model import ModelDrafter
 from specchat.drafters.past_text import PastText
 from specchat.drafters.suffix import SuffixDrafter
+from specchat.engine.heads import HeadPlan, context_for, open_head
 from specchat.engine.settings import EngineSettings
 from specchat.engine.sizes import draft_params, target_params
 from specchat.engine.vocabularies import difference
@@ -19,11 +20,14 @@ from specchat.llama.context import Context
 from specchat.llama.context_params import ContextParams
 from specchat.llama.devices import machine
 from specchat.llama.errors import LlamaError
+from specchat.llama.hidden import HiddenStatesMissing, hidden_functions
 from specchat.llama.model import Model
 from specchat.retrieval import shelf
 
 _PAST_TOKENS = 300_000
 """Tokens of past conversations that are kept: their index is built in a tenth of a second, within an answer."""
+
+_WITH_PASSES = (Method.DRAFT, Method.LAYER_SKIP, Method.EARLY_EXIT, *HEAD_METHODS)
 
 
 class VocabularyMismatch(LlamaError):
@@ -43,22 +47,38 @@ class Drafting:
         threads: int,
         open_models: list[Model | Context],
         notes: list[str],
+        head: HeadPlan | None = None,
     ) -> None:
         self._settings = settings
         self._model = model
         self._threads = threads
         self._open = open_models
         self._notes = notes
+        self._head = head
+        self._asks_for_head = head is not None
         self.past_text: PastText | None = None
         self.draft_name: str | None = None
 
     def target_context(self) -> Context:
         """The target's context, with as many rows, branches and taps as the method asks for."""
-        model = self._model
+        model, head = self._model, self._head
+        if head is not None and head.method is not Method.MEDUSA:
+            try:
+                hidden_functions()
+            except HiddenStatesMissing as missing:
+                self._notes.append(str(missing))
+                self._head = head = None
         params = target_params(
-            self._settings, n_ctx_train=model.n_ctx_train, recurrent=model.recurrent, threads=self._threads
+            self._settings,
+            n_ctx_train=model.n_ctx_train,
+            recurrent=model.recurrent,
+            threads=self._threads,
+            layer_inputs=() if head is None else head.layer_inputs,
+            nextn=head is not None and head.nextn,
         )
-        return self._context(model, params)
+        context = context_for(head, model, params)
+        self._open.append(context)
+        return context
 
     def _context(self, model: Model, params: ContextParams) -> Context:
         context = Context(model, params)
@@ -77,13 +97,12 @@ class Drafting:
             )
             return NoDrafter()
         if settings.method is Method.AUTO:
-            return self._chooser(*self._arms(target, cancelled))
+            return self._chooser(*self._arms(target, cancelled), Method.AUTO)
         drafter = self._named(target, cancelled)
         if not settings.chooses_depth or isinstance(drafter, NoDrafter):
             return drafter
-        name = drafter.method.value
-        with_passes = drafter.method in (Method.DRAFT, Method.LAYER_SKIP, Method.EARLY_EXIT)
-        return self._chooser({}, {name: drafter}) if with_passes else self._chooser({name: drafter}, {})
+        method, arm = drafter.method, {drafter.method.value: drafter}
+        return self._chooser({}, arm, method) if method in _WITH_PASSES else self._chooser(arm, {}, method)
 
     def _arms(self, target: Context, cancelled: Callable[[], bool]) -> tuple[dict[str, Drafter], dict[str, Drafter]]:
         """What `auto` chooses from: text already seen, the user's own datastores, and the draft model there is."""
@@ -94,17 +113,17 @@ class Drafting:
 
             vocab, name = self._model.vocab, self._model.name
             free[Method.REST.value] = RestDrafter(lambda: own_stores(vocab.digest, name))
-        models: dict[str, Drafter] = {}
-        if self._settings.draft is not None:
+        drafter: Drafter = NoDrafter()
+        if self._asks_for_head:
+            drafter = self._head_drafter(target, cancelled)
+        elif self._settings.draft is not None:
             drafter = self._model_drafter(self._settings.draft, target, cancelled)
-            if not isinstance(drafter, NoDrafter):
-                models[Method.DRAFT.value] = drafter
-        return free, models
+        return free, {} if isinstance(drafter, NoDrafter) else {drafter.method.value: drafter}
 
-    def _chooser(self, free: dict[str, Drafter], models: dict[str, Drafter]) -> Drafter:
+    def _chooser(self, free: dict[str, Drafter], models: dict[str, Drafter], method: Method) -> Drafter:
         drafts = [] if self._settings.draft is None else [self._settings.draft.name, self._settings.draft_kv_type.name]
         costs = Costs([*self._key(), *drafts], [*free], [*models], self._settings.depth, self._settings.costs)
-        return AutoDrafter(costs, free, models, method=self._settings.method)
+        return AutoDrafter(costs, free, models, method=method)
 
     def _key(self) -> list[str]:
         """What a pass of the target costs depends on."""
@@ -119,6 +138,8 @@ class Drafting:
     def _named(self, target: Context, cancelled: Callable[[], bool]) -> Drafter:
         """The one drafter that was asked for."""
         settings = self._settings
+        if self._asks_for_head:
+            return self._head_drafter(target, cancelled)
         if settings.method in (Method.DRAFT, Method.LAYER_SKIP):
             if settings.draft is None:
                 raise LlamaError("Drafting with a model needs one: name it with --draft, or use --method none.")
@@ -171,6 +192,19 @@ class Drafting:
         if self.past_text is not None:
             self.past_text.close()
 
+    def _head_drafter(self, target: Context, cancelled: Callable[[], bool]) -> Drafter:
+        """The trained head; nothing, and a note, where it can't be opened or this build can't drive it."""
+        if self._head is None:
+            return NoDrafter()
+        try:
+            drafter = open_head(self._head, self._settings, target, self._open, cancelled)
+        except LlamaError as error:
+            # The answer is the same without a head, only slower: worth a word, not a refusal.
+            self._notes.append(f"The trained head can't draft, so the answer is decoded plainly. {error}")
+            return NoDrafter()
+        self.draft_name = None if self._head.path is None else self._head.path.name
+        return drafter
+
     def _model_drafter(self, path: Path, target: Context, cancelled: Callable[[], bool]) -> Drafter:
         draft = Model(path, gpu_layers=self._settings.gpu_layers)
         self._open.append(draft)
@@ -190,5 +224,5 @@ class Drafting:
             shared_vocabulary=min(self._model.vocab.size, draft.vocab.size),
             is_end_of_generation=self._model.vocab.is_end_of_generation,
             cancelled=cancelled,
-            method=self._settings.method,
+            method=Method.DRAFT if self._settings.method is Method.AUTO else self._settings.method,
         )

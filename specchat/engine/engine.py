@@ -6,12 +6,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from specchat.drafters.auto import AutoDrafter
-from specchat.drafters.base import Drafter, NoDrafter
+from specchat.drafters.base import Drafter, NoDrafter, StateReader
 from specchat.drafters.costs import PlainRate
 from specchat.drafters.method import Method
 from specchat.drafters.prefix import keep_common_prefix
 from specchat.engine.answer import Answer, Timings
 from specchat.engine.drafting import Drafting, VocabularyMismatch
+from specchat.engine.heads import planned_head
 from specchat.engine.loop import Loop
 from specchat.engine.settings import AnswerSettings, EngineSettings, SettingsError
 from specchat.engine.stopping import FinishReason, StopRule, Unwatched, Watcher
@@ -34,7 +35,7 @@ class PromptTooLong(LlamaError):
 class Engine:
     """A target model and a way to draft for it.
 
-    Raises what `Model` and `Context` raise, and VocabularyMismatch.
+    Raises what `Model` and `Context` raise, VocabularyMismatch and HeadMismatch.
     """
 
     def __init__(self, settings: EngineSettings) -> None:
@@ -47,10 +48,12 @@ class Engine:
         self.drafter: Drafter = NoDrafter()
         self._plain_rate: PlainRate | None = None
         try:
-            self.model = Model(settings.target, gpu_layers=settings.gpu_layers)
+            head = planned_head(settings)
+            with_nextn = head is not None and head.in_target
+            self.model = Model(settings.target, gpu_layers=settings.gpu_layers, load_mtp=with_nextn)
             self._open.append(self.model)
             threads = settings.threads or usable_threads()
-            self._drafting = Drafting(settings, self.model, threads, self._open, self._notes)
+            self._drafting = Drafting(settings, self.model, threads, self._open, self._notes, head)
             self.target = self._drafting.target_context()
             self.drafter = self._drafting.drafter(self.target, lambda: self._cancelled())
             self._plain_rate = self._drafting.plain_rate()
@@ -139,7 +142,8 @@ class Engine:
             # The engine's own drafter sees nothing of a plain answer; it reads that text when it next begins.
             self.drafter if settings.speculate else NoDrafter(),
             Sampler(settings.sampling, acceptance_rule(settings.accept, settings.seed, settings.branch)),
-            depth=self.settings.depth if settings.speculate else 0,
+            # A running state forgets no more tokens than it keeps snapshots.
+            depth=min(self.settings.depth, self.target.most_taken_back) if settings.speculate else 0,
             stop=StopRule(self.vocab.is_end_of_generation, settings.max_tokens, watcher or Unwatched()),
             cancelled=cancelled,
             plain_rate=self._plain_rate,
@@ -172,7 +176,10 @@ class Engine:
     def _prefill(self, prompt: list[int], timings: Timings, progress: Callable[[int, int], None]) -> None:
         """Read all of `prompt` but its last token, which is the first row of the first step."""
         started = time.perf_counter()
-        timings.reused_tokens = keep_common_prefix(self.target, prompt, limit=len(prompt) - 1)
+        limit = len(prompt) - 1
+        if isinstance(self.drafter, StateReader):
+            limit = min(limit, self.drafter.keeps(prompt))
+        timings.reused_tokens = keep_common_prefix(self.target, prompt, limit=limit)
         missing = prompt[timings.reused_tokens : -1]
         self.target.prefill(missing, cancelled=self._cancelled, progress=lambda read: progress(read, len(missing)))
         timings.prefill_s = time.perf_counter() - started

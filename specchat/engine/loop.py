@@ -30,6 +30,9 @@ class Target(Protocol):
     def truncate(self, length: int) -> bool:
         """Forget what lies past `length`."""
 
+    def clear(self) -> None:
+        """Forget everything."""
+
     def decode_tree(self, tokens: Sequence[int], parents: Sequence[int]) -> NDArray[np.float32]:
         """Read `tokens`, where row i follows row `parents[i]` (−1: the cache); logits [rows, V], one row a token."""
 
@@ -203,6 +206,16 @@ class Loop:
     def _roll_back(self, draft: Draft, path: Sequence[int], emitted: int) -> bool:
         """Let the cache hold the transcript but its last token, of which a step has just `emitted` some."""
         if draft.parents is None:
-            return self._target.truncate(len(self.history) - 1)
+            return self._target.truncate(len(self.history) - 1) or self._forget_all()
         # The pass began with the token that was last before; the one that is last now stays out.
         return self._target.keep_path([0, *(node + 1 for node in path)][:emitted])
+
+    def _forget_all(self) -> bool:
+        """Empty the cache where an answer ends and a running state can't go back far enough; else False.
+
+        A stop string takes back one token more than was drafted. The next answer reads the text again.
+        """
+        if self._stop.reason is None:
+            return False
+        self._target.clear()
+        return True

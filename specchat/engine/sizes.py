@@ -12,10 +12,19 @@ _SNAPSHOTS = 8
 """States of a recurrent model to roll back to: each is as large as the state itself."""
 
 
-def target_params(settings: EngineSettings, *, n_ctx_train: int, recurrent: bool, threads: int) -> ContextParams:
+def target_params(
+    settings: EngineSettings,
+    *,
+    n_ctx_train: int,
+    recurrent: bool,
+    threads: int,
+    layer_inputs: tuple[int, ...] = (),
+    nextn: bool = False,
+) -> ContextParams:
     """The target's context, with as many rows, snapshots and taps as the method asks for.
 
-    `n_ctx_train`: tokens that the model was trained for, 0 where the file doesn't say.
+    `n_ctx_train`: tokens that the model was trained for, 0 where the file doesn't say. `layer_inputs` and `nextn`:
+    what a trained head reads of it.
     """
     depth = settings.depth
     return ContextParams(
@@ -25,6 +34,8 @@ def target_params(settings: EngineSettings, *, n_ctx_train: int, recurrent: bool
         n_rs_seq=min(depth, _SNAPSHOTS) if recurrent else 0,
         kv_type=settings.kv_type,
         layer_tap=settings.method is Method.EARLY_EXIT and not recurrent,
+        layer_inputs=layer_inputs,
+        nextn=nextn,
     )
 
 

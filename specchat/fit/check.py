@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from specchat.catalogue.head_kind import HeadKind
 from specchat.engine.settings import EngineSettings
 from specchat.engine.sizes import draft_params, target_params
+from specchat.fit.demand import Demand
+from specchat.fit.dimensions import Shape, ShapeUnknown
 from specchat.fit.exact import Devices, ExactMeasure, FitUnavailable
 from specchat.fit.formula import demand_of_shapes
+from specchat.fit.heads import head_of
 from specchat.fit.memory import Memory, host, nvidia_cards, of_gpus, planned, with_freed
 from specchat.fit.pairs import Pair, Source, shape_here
 from specchat.fit.request import FitRequest
-from specchat.fit.shape import Shape, ShapeUnknown
 from specchat.fit.verdict import Candidate, Measure, Plan, Verdict, judge
 from specchat.llama.errors import LlamaError
 from specchat.llama.gguf import read_header
@@ -78,6 +82,11 @@ class Check:
             return None
         return next(iter(self._cards.values())).name
 
+    @property
+    def heads(self) -> bool:
+        """Whether trained heads can be drafted with here; for a card that is not here, that is taken for granted."""
+        return self.memory.planned or self._devices().heads
+
     def judge(
         self,
         pair: Pair,
@@ -97,38 +106,49 @@ class Check:
         )
         others, again = itertools.tee(others)
         try:
-            return self._judge(pair, request, others)
+            return self._judge(pair, request, settings, others)
         except FitUnavailable:
             if self._estimates:
                 raise
             # The probe died of this model: both ways are never mixed in one verdict.
             self.close()
-            return self._judge(pair, request, again)
+            return self._judge(pair, request, settings, again)
 
-    def _judge(self, pair: Pair, request: FitRequest, others: Iterable[Pair]) -> Verdict:
+    def _judge(self, pair: Pair, request: FitRequest, settings: EngineSettings, others: Iterable[Pair]) -> Verdict:
         # Lazily: most verdicts look at none of the others.
-        candidates = (candidate for other in others if (candidate := self._known(other)) is not None)
-        return judge(self._candidate(pair), Plan(request), self.memory, candidates)
+        candidates = (candidate for other in others if (candidate := self._known(other, settings)) is not None)
+        return judge(self._candidate(pair, settings), Plan(request), self.memory, candidates)
 
-    def _known(self, pair: Pair) -> Candidate | None:
+    def _known(self, pair: Pair, settings: EngineSettings) -> Candidate | None:
         try:
-            return self._candidate(pair)
+            return self._candidate(pair, settings)
         except (LlamaError, FitUnavailable):
             return None
 
-    def _candidate(self, pair: Pair) -> Candidate:
-        measure = self._exactly(pair) or _by_formula(pair)
+    def _candidate(self, pair: Pair, settings: EngineSettings) -> Candidate:
+        head = head_of(pair, settings)
+        if head not in (None, HeadKind.MEDUSA) and not self.heads:
+            # The engine says so, and drafts from text.
+            pair, head = replace(pair, draft=None), None
+        measure = self._exactly(pair, head) or _by_formula(pair, head)
         trained, layers = _dimensions(pair.target)
-        return Candidate(pair.id, measure, pair.draft is not None, trained, layers + 1)
+        in_file = head is not None and pair.draft is None
+        drafts = pair.draft is not None or head is not None
+        return Candidate(pair.id, measure, drafts, trained, layers + 1, head, in_file)
 
-    def _exactly(self, pair: Pair) -> Measure | None:
+    def _exactly(self, pair: Pair, head: HeadKind | None) -> Measure | None:
         target, draft = pair.target, pair.draft
         if not isinstance(target, Path) or isinstance(draft, Shape):
             return None
         offloads, exact = self._devices().offloads, self._exact
         if exact is None or offloads != self.memory.on_device:
             return None
-        return lambda plan: exact.measure(target, draft if plan.draft else None, plan.request)
+
+        def measure(plan: Plan) -> Demand:
+            chosen = (draft, head) if plan.draft else (None, None)
+            return exact.measure(target, chosen[0], plan.request, chosen[1])
+
+        return measure
 
     def close(self) -> None:
         """End the probe; what follows is estimated."""
@@ -146,19 +166,24 @@ class Check:
         self.close()
 
 
-def _by_formula(pair: Pair) -> Measure:
+def _by_formula(pair: Pair, head: HeadKind | None) -> Measure:
     try:
         target = shape_here(pair.target)
         draft = None if pair.draft is None else shape_here(pair.draft)
     except ShapeUnknown as error:
         raise FitUnavailable(f"What {pair.id} takes can't be told. {error}") from None
-    return lambda plan: demand_of_shapes(target, draft if plan.draft else None, plan.request)
+
+    def measure(plan: Plan) -> Demand:
+        chosen = (draft, head) if plan.draft else (None, None)
+        return demand_of_shapes(target, chosen[0], plan.request, chosen[1])
+
+    return measure
 
 
 def _dimensions(source: Source) -> tuple[int, int]:
     """Tokens of context that it was trained for, and layers; 0 for what the header doesn't say."""
     if isinstance(source, Shape):
-        return source.trained_context, len(source.layers)
+        return source.trained_context, len(source.weights.layers)
     header = read_header(source)
     values = (header.of_architecture(key) for key in ("context_length", "block_count"))
     trained, layers = (value if isinstance(value, int) else 0 for value in values)

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import specchat
+from specchat.catalogue.head_kind import HeadKind
 from specchat.fit.demand import Bytes, Demand, ModelDemand
 from specchat.fit.request import FitRequest
 from specchat.fit.search import largest
@@ -37,6 +38,8 @@ class Devices:
     offloads: bool
     """Whether layers go to a GPU."""
     gpus: tuple[Gpu, ...]
+    heads: bool = True
+    """Whether it can draft with trained heads."""
 
 
 class ExactMeasure:
@@ -67,12 +70,13 @@ class ExactMeasure:
                 answer = self._ask({"ask": "devices"})
             except LlamaError as error:
                 raise FitUnavailable(str(error)) from None
-            self._devices = Devices(answer["offloads"], tuple(Gpu(**gpu) for gpu in answer["gpus"]))
+            self._devices = Devices(answer["offloads"], tuple(Gpu(**gpu) for gpu in answer["gpus"]), answer["heads"])
         return self._devices
 
-    def measure(self, target: Path, draft: Path | None, request: FitRequest) -> Demand:
+    def measure(self, target: Path, draft: Path | None, request: FitRequest, head: HeadKind | None = None) -> Demand:
         """What the pair takes. Files may be headers stretched to the size of the whole.
 
+        `head`: what kind of trained head `draft` is; an MTP head without a `draft` is in the target's file.
         Raises FitUnavailable, ModelUnusable for a file that can't be loaded, and LlamaError for a context that
         llama.cpp refuses, such as a quantised cache of rows that no block divides.
         """
@@ -80,13 +84,14 @@ class ExactMeasure:
             side = "no GPU" if request.on_device else "a GPU"
             raise FitUnavailable(f"The installed llama.cpp computes on {side}, which is not what is planned for.")
         paths = {"target": str(target), "draft": None if draft is None else str(draft)}
-        answer = self._ask({"ask": "measure", **paths, "request": asdict(request)})
+        answer = self._ask({"ask": "measure", **paths, "request": asdict(request), "head": head})
         return Demand(
             target=_demand(answer["target"]),
             draft=None if answer["draft"] is None else _demand(answer["draft"]),
             context=request.context,
             exact=True,
             on_device=request.on_device,
+            head=head,
         )
 
     def _ask(self, question: dict[str, Any]) -> dict[str, Any]:
@@ -155,8 +160,8 @@ def _raise_error(answer: dict[str, Any]) -> None:
         raise kinds[answer["error"]](answer["sentence"])
 
 
-def _demand(sides: dict[str, list[int]]) -> ModelDemand:
-    return ModelDemand(device=Bytes(*sides["device"]), host=Bytes(*sides["host"]))
+def _demand(sides: dict[str, dict[str, int]]) -> ModelDemand:
+    return ModelDemand(device=Bytes(**sides["device"]), host=Bytes(**sides["host"]))
 
 
 def measure(target: Path, draft: Path | None, request: FitRequest) -> Demand:

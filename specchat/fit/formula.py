@@ -6,12 +6,16 @@ to the byte. The buffers of the graphs are estimated (specchat.fit.graphs).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from specchat.catalogue.head_kind import HeadKind
 from specchat.fit.demand import Bytes, Demand, ModelDemand
+from specchat.fit.dimensions import Layer, Shape
 from specchat.fit.graphs import Pass, graph_bytes, input_bytes
+from specchat.fit.head_graphs import head_graph_bytes
+from specchat.fit.head_rows import head_rows, target_rows
+from specchat.fit.head_shapes import nextn_shape
 from specchat.fit.request import FitRequest
-from specchat.fit.shape import Layer, Shape
 from specchat.llama.context_params import KVType
 from specchat.llama.errors import LlamaError
 
@@ -59,6 +63,12 @@ def _draft_context(request: FitRequest) -> _Context:
     )
 
 
+def _head_context(request: FitRequest, head: HeadKind) -> _Context:
+    context = replace(_draft_context(request), kind=KVType.F16, flash=request.uses_flash_attention(KVType.F16))
+    # llama.cpp takes an EAGLE-3 head for an encoder, which gives out every row.
+    return replace(context, n_outputs_max=context.n_ubatch) if head is HeadKind.EAGLE else context
+
+
 def _row(kind: KVType, elements: int) -> int:
     """Bytes of one cell's keys or values."""
     return elements * 2 if kind is KVType.F16 else elements // _BLOCK * 34
@@ -80,12 +90,14 @@ def _window_cells(shape: Shape, context: _Context) -> int:
     return _padded_cells(min(context.cells, shape.window + context.n_ubatch))
 
 
-def _state_bytes(shape: Shape, n_rs_seq: int) -> int:
-    """One recurrent layer's running state and its snapshots."""
-    if shape.state is None:
-        return 0
-    rows = 1 + (n_rs_seq if shape.state.rolls_back else 0)
-    return rows * (shape.state.convolution + shape.state.state) * _F32
+def _state_bytes(shape: Shape) -> int:
+    """One recurrent layer's running state."""
+    return 0 if shape.state is None else (shape.state.convolution + shape.state.state) * _F32
+
+
+def _snapshots(shape: Shape, n_rs_seq: int) -> int:
+    """Earlier states that a recurrent layer keeps."""
+    return n_rs_seq if shape.state is not None and shape.state.rolls_back else 0
 
 
 def _layer_cache(shape: Shape, layer: Layer, context: _Context, widest: int) -> int:
@@ -93,25 +105,29 @@ def _layer_cache(shape: Shape, layer: Layer, context: _Context, widest: int) -> 
     values = layer.values if context.flash or layer.values == 0 else widest
     cells = _window_cells(shape, context) if layer.slides else context.cells
     attention = cells * (_row(context.kind, layer.keys) + _row(context.kind, values)) if layer.caches else 0
-    return attention + (_state_bytes(shape, context.n_rs_seq) if layer.recurs else 0)
+    return attention + (_state_bytes(shape) if layer.recurs else 0)
 
 
-def _demand(shape: Shape, context: _Context, request: FitRequest) -> ModelDemand:
-    """One model's share, on the device and on the host."""
+def _demand(shape: Shape, context: _Context, request: FitRequest, head: HeadKind | None = None) -> ModelDemand:
+    """One model's share, on the device and on the host; `head`: what kind of head it is."""
     _require_whole_blocks(shape, context.kind)
     layers = request.gpu_layers if request.on_device else 0
     widest = max(layer.values for layer in shape.layers)
-    cache = {True: 0, False: 0}
+    cache, rollback = {True: 0, False: 0}, {True: 0, False: 0}
     for number, layer in enumerate(shape.layers):
-        cache[shape.weights.places_layer(number, layers)] += _layer_cache(shape, layer, context, widest)
-    compute = _compute(shape, context, request, layers)
+        place = shape.weights.places_layer(number, layers)
+        cache[place] += _layer_cache(shape, layer, context, widest)
+        rollback[place] += _snapshots(shape, context.n_rs_seq) * _state_bytes(shape) if layer.recurs else 0
+    compute = _compute(shape, context, request, layers, head)
     return ModelDemand(
-        device=Bytes(shape.weights.on_device(layers), cache[True], compute[True]),
-        host=Bytes(shape.weights.on_host(layers), cache[False], compute[False]),
+        device=Bytes(shape.weights.on_device(layers), cache[True], compute[True], rollback=rollback[True]),
+        host=Bytes(shape.weights.on_host(layers), cache[False], compute[False], rollback=rollback[False]),
     )
 
 
-def _compute(shape: Shape, context: _Context, request: FitRequest, layers: int) -> dict[bool, int]:
+def _compute(
+    shape: Shape, context: _Context, request: FitRequest, layers: int, head: HeadKind | None
+) -> dict[bool, int]:
     """Buffers of the graphs on the device (True) and on the host (False)."""
     window = _window_cells(shape, context) if any(layer.slides for layer in shape.layers) else 0
     one = Pass(
@@ -122,7 +138,7 @@ def _compute(shape: Shape, context: _Context, request: FitRequest, layers: int) 
         flash=context.flash,
         n_rs_seq=context.n_rs_seq,
     )
-    whole = graph_bytes(shape, one)
+    whole = graph_bytes(shape, one) if head is None else head_graph_bytes(shape, one, head)
     if not request.on_device:
         return {True: 0, False: whole}
     places = [shape.weights.places_layer(number, layers) for number in range(len(shape.layers))]
@@ -136,15 +152,26 @@ def _compute(shape: Shape, context: _Context, request: FitRequest, layers: int) 
     return {True: on_device, False: input_bytes(shape, one) if all(places) else whole}
 
 
-def demand_of_shapes(target: Shape, draft: Shape | None, request: FitRequest) -> Demand:
+def demand_of_shapes(target: Shape, draft: Shape | None, request: FitRequest, head: HeadKind | None = None) -> Demand:
     """What a target and its draft take, estimated from their shapes.
 
-    Raises LlamaError for a quantised cache that llama.cpp would refuse.
+    `head`: what kind of trained head `draft` is; an MTP head without a `draft` is in the target's file. Raises
+    LlamaError for a quantised cache that llama.cpp would refuse, ShapeUnknown for a head that has no known shape.
     """
+    small = _drafting_shape(target, draft, head)
+    context = _draft_context(request) if head is None else _head_context(request, head)
+    theirs = None if small is None else _demand(small, context, request, head)
     return Demand(
-        target=_demand(target, _target_context(request), request),
-        draft=None if draft is None else _demand(draft, _draft_context(request), request),
+        target=_demand(target, _target_context(request), request) + target_rows(head, target.width, request),
+        draft=None if small is None or theirs is None else theirs + head_rows(head, small.width, request),
         context=request.context,
         exact=False,
         on_device=request.on_device,
+        head=head,
     )
+
+
+def _drafting_shape(target: Shape, draft: Shape | None, head: HeadKind | None) -> Shape | None:
+    if head is HeadKind.MTP:
+        return nextn_shape(target, in_file=True) if draft is None else nextn_shape(draft, in_file=False)
+    return draft

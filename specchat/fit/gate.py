@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from specchat.catalogue.head_kind import HeadKind
 from specchat.engine.settings import EngineSettings
 from specchat.fit.check import Check, request_for
+from specchat.fit.dimensions import ShapeUnknown
 from specchat.fit.exact import FitUnavailable
 from specchat.fit.formula import demand_of_shapes
+from specchat.fit.head_rows import heads_supported
+from specchat.fit.heads import head_of
 from specchat.fit.memory import Memory, host, nvidia_cards, of_gpus
 from specchat.fit.pairs import Pair, shape_here
 from specchat.fit.report import command, mebibytes, sentence
-from specchat.fit.shape import ShapeUnknown
 from specchat.fit.verdict import Verdict
 from specchat.llama.errors import DoesNotFit
 from specchat.llama.gpus import gpus
@@ -91,4 +94,7 @@ def _plenty_of_room(pair: Pair, settings: EngineSettings, memory: Memory) -> boo
         n_ctx_train=target.trained_context,
         on_device=memory.on_device,
     )
-    return demand_of_shapes(target, draft, request).total * _PLENTY <= memory.usable
+    head = head_of(pair, settings)
+    if head not in (None, HeadKind.MEDUSA) and not heads_supported():
+        draft, head = None, None
+    return demand_of_shapes(target, draft, request, head).total * _PLENTY <= memory.usable

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from specchat.fit.shape import Layer, RunningState, Shape
+from specchat.fit.dimensions import Layer, RunningState, Shape
 
 _F32 = 4
 
@@ -52,10 +52,10 @@ def _widest(shape: Shape, layer: Layer, one: Pass) -> int:
     places = 0 if one.flash else 2 * layer.values
     recurrent = _recurrent(shape.state, one) if layer.recurs and shape.state is not None else 0
     attention = _attention(shape, layer, one) if layer.attends else 0
-    return max(attention, places + max(recurrent, _feed_forward(shape, layer)))
+    return max(attention, places + max(recurrent, feed_forward(shape, layer)))
 
 
-def _feed_forward(shape: Shape, layer: Layer) -> int:
+def feed_forward(shape: Shape, layer: Layer) -> int:
     """While the feed-forward block runs: gate, up, their product, and what waits beside."""
     if not layer.sparse or shape.experts is None:
         return 3 * layer.inner + 4 * shape.width

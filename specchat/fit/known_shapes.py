@@ -10,12 +10,12 @@ A model whose dimensions are not known is not here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final
 
+from specchat.fit.dimensions import Experts, Layer, NextN, RunningState, Shape
 from specchat.fit.placement import Weights
-from specchat.fit.shape import Experts, Layer, RunningState, Shape
 
 _QUANTS: Final = {"Q4_K": (144, 256), "Q6_K": (210, 256), "Q8_0": (34, 32)}
 """Bytes a block and elements a block."""
@@ -53,7 +53,7 @@ class _Known:
     experts: Experts | None = None
     state: RunningState | None = None
     nextn_bytes: int = 0
-    """Layers that predict further tokens (MTP), which are not loaded."""
+    """The layer that predicts further tokens (MTP), if there is one."""
 
 
 _DELTA_NET: Final = RunningState(
@@ -156,24 +156,20 @@ def _weights(known: _Known) -> Weights:
 
 
 def _shape(known: _Known) -> Shape:
+    attending = Layer(
+        heads=known.heads,
+        queries=known.heads * known.head,
+        keys=known.kv_heads * known.head,
+        values=known.kv_heads * known.head,
+        inner=known.inner,
+        sparse=known.experts is not None,
+    )
     layers = []
     for number in range(known.layers):
         everything = known.every == 0 or number % known.every == known.every - 1
         recurs = not everything and known.state is not None
-        layers.append(
-            Layer(
-                heads=known.heads,
-                queries=known.heads * known.head,
-                keys=known.kv_heads * known.head,
-                values=known.kv_heads * known.head,
-                inner=known.inner,
-                attends=not recurs,
-                caches=not recurs,
-                slides=not everything and not recurs,
-                recurs=recurs,
-                sparse=known.experts is not None,
-            )
-        )
+        slides = not everything and not recurs
+        layers.append(replace(attending, attends=not recurs, caches=not recurs, slides=slides, recurs=recurs))
     return Shape(
         architecture=known.architecture,
         width=known.width,
@@ -184,6 +180,7 @@ def _shape(known: _Known) -> Shape:
         window=known.window,
         experts=known.experts,
         state=known.state,
+        nextn=NextN((attending,), (known.nextn_bytes,)) if known.nextn_bytes else None,
     )
 
 

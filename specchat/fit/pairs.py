@@ -9,13 +9,16 @@ from typing import Final
 
 from specchat.catalogue.entries import Catalogue, Entry
 from specchat.catalogue.errors import ModelUnavailable
+from specchat.catalogue.head_kind import HeadKind
 from specchat.catalogue.locate import is_here, locate
 from specchat.catalogue.reference import split_names
 from specchat.catalogue.sources import CutFromTarget, HubFile, HubQuery, LocalFile, PackageFile
 from specchat.catalogue.sources import Source as FileSource
 from specchat.drafters.layer_skip import cut_draft
+from specchat.fit.dimensions import Shape, ShapeUnknown
+from specchat.fit.head_shapes import supposed_eagle
 from specchat.fit.known_shapes import known_shape
-from specchat.fit.shape import Shape, shape_of
+from specchat.fit.shape import shape_of
 from specchat.llama.errors import ModelUnusable
 from specchat.llama.gguf import joined, read_header
 
@@ -68,7 +71,26 @@ def pair_of(
         if not isinstance(target, Path) or not is_here(entry.target):
             return Pair(entry.id, target)
         return Pair(entry.id, target, cut_draft(target, chosen.drop_layers))
-    return Pair(entry.id, target, None if chosen is None else source_of(chosen, draft or entry.id, elsewhere))
+    if chosen is None:
+        return Pair(entry.id, target)
+    try:
+        return Pair(entry.id, target, source_of(chosen, draft or entry.id, elsewhere))
+    except ModelUnavailable:
+        head = _supposed_head(entry, target) if draft is None else None
+        if head is None:
+            raise
+        return Pair(entry.id, target, head)
+
+
+def _supposed_head(entry: Entry, target: Source) -> Shape | None:
+    """The head of `entry`, whose header is not at hand, by the size of its file; None where that isn't known either."""
+    size = entry.draft.total_size if isinstance(entry.draft, HubFile) else None
+    if entry.drafter is not HeadKind.EAGLE or size is None:
+        return None
+    try:
+        return supposed_eagle(shape_here(target), size)
+    except ShapeUnknown:
+        return None
 
 
 def source_of(file: FileSource, model: str, elsewhere: Elsewhere | None = None) -> Source:
@@ -103,10 +125,12 @@ def _known(file: FileSource) -> Shape | None:
     return known_shape(PurePosixPath(file.wanted).name) if file.wanted else None
 
 
-def others_than(entry: Entry, catalogue: Catalogue) -> Iterator[Pair]:
-    """The models that may be proposed instead, in the catalogue's order, each as it would be loaded."""
-    ranked = [(other.rank, other) for other in catalogue.entries.values() if other.rank is not None]
-    for _, other in sorted(ranked, key=lambda place: place[0]):
+def others_than(entry: Entry, catalogue: Catalogue, *, heads: bool = False) -> Iterator[Pair]:
+    """The models that may be proposed instead, in the catalogue's order, each as it would be loaded.
+
+    `heads`: llama.cpp can draft with trained heads.
+    """
+    for other in catalogue.by_preference(heads=heads):
         if other.id == entry.id or isinstance(other.draft, CutFromTarget):
             continue
         try:

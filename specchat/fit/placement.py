@@ -30,7 +30,7 @@ class Weights:
     input: int
     """The token embedding and what else is only looked up in: always on the host."""
     layers: tuple[int, ...]
-    """One entry a layer, also for layers that predict further tokens (MTP): 0 where they are not loaded."""
+    """One entry a layer, also for layers that predict further tokens (MTP), which are not loaded: 0."""
     output: int
     """The last norm and the output matrix, if it is a tensor of its own."""
     tied: int = 0
@@ -73,15 +73,17 @@ def _padded(place: TensorPlace) -> int:
     return -(-place.n_bytes // _ALIGNMENT) * _ALIGNMENT
 
 
-def weights_of(header: Header, *, layers: int, nextn: int = 0, with_nextn: bool = False) -> Weights:
-    """The bytes of `header`'s tensors; `layers` counts all layers, of which the last `nextn` predict further tokens.
+def weights_of(header: Header, *, layers: int, nextn: int = 0) -> Weights:
+    """The bytes of `header`'s tensors; after `layers` of a trunk `nextn` more predict further tokens.
 
-    Those are left out unless `with_nextn`, as llama.cpp does without `load_mtp`.
+    Those are left out, as llama.cpp does without `load_mtp` (`nextn_weights`).
     """
-    per_layer, largest = [0] * layers, 0
+    per_layer, largest = [0] * (layers + nextn), 0
     beside = {"input": 0, "output": 0}
     for place in header.tensors.values():
         match = _LAYER.match(place.name)
+        if match is not None and layers <= int(match[1]) < layers + nextn:
+            continue
         if match is not None and int(match[1]) < layers:
             per_layer[int(match[1])] += _padded(place)
             largest = max(largest, place.n_bytes)
@@ -89,10 +91,9 @@ def weights_of(header: Header, *, layers: int, nextn: int = 0, with_nextn: bool 
             per_layer[0] += _padded(place)
         else:
             beside["input" if place.name in _INPUT else "output"] += _padded(place)
-    if nextn and not with_nextn:
-        per_layer[layers - nextn :] = [0] * nextn
     embedding = header.tensors.get(_EMBEDDING)
-    shared = embedding if "output.weight" not in header.tensors else None
+    # A head without an output matrix of its own takes the target's.
+    shared = embedding if "output.weight" not in header.tensors and header.architecture != "eagle3" else None
     return Weights(
         input=beside["input"],
         layers=tuple(per_layer),
@@ -101,3 +102,13 @@ def weights_of(header: Header, *, layers: int, nextn: int = 0, with_nextn: bool 
         repacks_tied=shared is not None and shared.kind in _REPACKED and shared.shape[-1] % 8 == 0,
         largest=largest,
     )
+
+
+def nextn_weights(header: Header, *, layers: int, nextn: int) -> tuple[int, ...]:
+    """The bytes of each of the `nextn` layers after a trunk of `layers`."""
+    per_layer = [0] * nextn
+    for place in header.tensors.values():
+        match = _LAYER.match(place.name)
+        if match is not None and layers <= int(match[1]) < layers + nextn:
+            per_layer[int(match[1]) - layers] += _padded(place)
+    return tuple(per_layer)

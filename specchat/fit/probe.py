@@ -11,33 +11,56 @@ import os
 import sys
 from collections.abc import Iterable
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
 
-from specchat.fit.request import FitRequest
+from specchat.catalogue.head_kind import HeadKind
+from specchat.fit.demand import Bytes, ModelDemand
+from specchat.fit.head_rows import head_rows, heads_supported, target_rows
+from specchat.fit.request import LEAST_BATCH, FitRequest
 from specchat.llama.context import Context
 from specchat.llama.context_params import ContextParams, FlashAttention, KVType
 from specchat.llama.devices import device_memory
 from specchat.llama.errors import LlamaError, ModelUnusable
+from specchat.llama.gguf import read_header
 from specchat.llama.gpus import Gpu, gpus
 from specchat.llama.library import library
-from specchat.llama.no_alloc import BreakdownMissing, BufferBytes, UnloadedModel, memory_breakdown
+from specchat.llama.no_alloc import (
+    BreakdownMissing,
+    BufferBytes,
+    UnloadedModel,
+    memory_breakdown,
+)
+from specchat.llama.trained_head import EAGLE3_WIRING, NEXTN_WIRING, HeadContext
 
-_LEAST_BATCH = 512
+_SHORT = 256
+"""Cells of a context that is made for its states alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """One model to open: its file, how much of it goes to a GPU, and whether its NextN layers are loaded."""
+
+    path: str
+    gpu_layers: int
+    nextn: bool = False
 
 
 class Probe:
     """Answers questions; keeps the models of the last one open."""
 
     def __init__(self) -> None:
-        self._models: dict[tuple[str, int], UnloadedModel] = {}
+        self._models: dict[_Wanted, UnloadedModel] = {}
+        self._states: dict[_Wanted, ModelDemand] = {}
+        """What one more state of a recurrent model takes."""
 
     def answer(self, question: dict[str, Any]) -> dict[str, Any]:
         """One answer; what can't be answered is named under `error`, with a sentence."""
         try:
             if question["ask"] == "devices":
-                return {"offloads": library().offloads, "gpus": [asdict(gpu) for gpu in _gpus()]}
+                devices = {"offloads": library().offloads, "gpus": [asdict(gpu) for gpu in _gpus()]}
+                return {**devices, "heads": heads_supported()}
             return self._measured(question)
         except BreakdownMissing as error:
             return {"error": "unavailable", "sentence": str(error)}
@@ -47,20 +70,86 @@ class Probe:
             return {"error": "refused", "sentence": str(error)}
 
     def _measured(self, question: dict[str, Any]) -> dict[str, Any]:
-        request = request_from(question["request"])
-        paths = [question["target"], *([question["draft"]] if question["draft"] is not None else [])]
-        models = self._open([(path, request.gpu_layers) for path in paths])
-        bytes_of = [_bytes_of(models[0], target_context(request, recurrent=models[0].recurrent))]
-        bytes_of += [_bytes_of(draft, draft_context(request)) for draft in models[1:]]
-        return {"target": bytes_of[0], "draft": bytes_of[1] if len(bytes_of) > 1 else None}
+        request, draft = request_from(question["request"]), question["draft"]
+        head = None if question["head"] is None else HeadKind(question["head"])
+        target = _Wanted(question["target"], request.gpu_layers)
+        # A head in the target's file is that file once more, with the layers that are else left out.
+        drafts = replace(target, path=draft or target.path, nextn=head is HeadKind.MTP)
+        opens = head is HeadKind.MTP or (draft is not None and head is not HeadKind.MEDUSA)
+        wanted = [target, *([drafts] if opens else [])]
+        models = self._open(wanted)
+        params = target_context(request, recurrent=models[0].recurrent)
+        with closing(Context(models[0], params)) as context:
+            ours = _split_off(_demand_of(context), self._rollback(target, models[0], params))
+            theirs = _draft_demand(models[1], context, request, head) if len(models) > 1 else None
+        if head is HeadKind.MEDUSA:
+            theirs = _matrices(Path(draft), request)
+        elif theirs is not None and draft is None:
+            theirs = _without_weights(theirs, ours)
+        ours += target_rows(head, models[0].n_embd, request)
+        return {"target": asdict(ours), "draft": None if theirs is None else asdict(theirs)}
 
-    def _open(self, wanted: list[tuple[str, int]]) -> list[UnloadedModel]:
-        for key in [key for key in self._models if key not in wanted and key[1] != wanted[0][1]]:
+    def _open(self, wanted: list[_Wanted]) -> list[UnloadedModel]:
+        gpu_layers = wanted[0].gpu_layers
+        for key in [key for key in self._models if key not in wanted and key.gpu_layers != gpu_layers]:
             self._models.pop(key).close()
-        for path, gpu_layers in wanted:
-            if (path, gpu_layers) not in self._models:
-                self._models[path, gpu_layers] = UnloadedModel(Path(path), gpu_layers=gpu_layers)
+        for key in wanted:
+            if key not in self._models:
+                self._models[key] = UnloadedModel(Path(key.path), gpu_layers=key.gpu_layers, load_mtp=key.nextn)
         return [self._models[key] for key in wanted]
+
+    def _rollback(self, key: _Wanted, model: UnloadedModel, params: ContextParams) -> ModelDemand:
+        """What the snapshots of a context's running state take: as many as llama.cpp really grants."""
+        if not params.n_rs_seq:
+            return ModelDemand()
+        if key not in self._states:
+            small = replace(params, n_ctx=_SHORT, n_outputs_max=1)
+            without, one = (_demand_in(Context(model, replace(small, n_rs_seq=n))) for n in (0, 1))
+            self._states[key] = ModelDemand(
+                Bytes(rollback=one.device.cache - without.device.cache),
+                Bytes(rollback=one.host.cache - without.host.cache),
+            )
+        state, n = self._states[key], params.n_rs_seq
+        return ModelDemand(Bytes(rollback=n * state.device.rollback), Bytes(rollback=n * state.host.rollback))
+
+
+def _split_off(whole: ModelDemand, rollback: ModelDemand) -> ModelDemand:
+    """`whole` with the snapshots' part of its cache named."""
+
+    def side(part: Bytes, snapshots: int) -> Bytes:
+        return replace(part, cache=part.cache - snapshots, rollback=snapshots)
+
+    return ModelDemand(
+        side(whole.device, rollback.device.rollback),
+        side(whole.host, rollback.host.rollback),
+    )
+
+
+def _without_weights(head: ModelDemand, target: ModelDemand) -> ModelDemand:
+    """A head that shares its model with the target: only what it loads besides is its own."""
+    return ModelDemand(
+        replace(head.device, weights=head.device.weights - target.device.weights),
+        replace(head.host, weights=head.host.weights - target.host.weights),
+    )
+
+
+def _draft_demand(model: UnloadedModel, target: Context, request: FitRequest, head: HeadKind | None) -> ModelDemand:
+    if head is None:
+        return _demand_in(Context(model, draft_context(request)))
+    wiring = NEXTN_WIRING if head is HeadKind.MTP else EAGLE3_WIRING
+    return _demand_in(HeadContext(model, target, wiring)) + head_rows(head, model.n_embd, request)
+
+
+def _matrices(path: Path, request: FitRequest) -> ModelDemand:
+    """Medusa heads, which are computed without llama.cpp."""
+    weights = Bytes(sum(place.n_bytes for place in read_header(path).tensors.values()))
+    on_gpu = library().offloads and request.gpu_layers != 0
+    return ModelDemand(device=weights) if on_gpu else ModelDemand(host=weights)
+
+
+def _demand_in(context: Context) -> ModelDemand:
+    with closing(context):
+        return _demand_of(context)
 
 
 def request_from(values: dict[str, Any]) -> FitRequest:
@@ -75,7 +164,7 @@ def target_context(request: FitRequest, *, recurrent: bool) -> ContextParams:
         n_ctx=request.context,
         n_outputs_max=request.n_outputs_max,
         threads=1,
-        n_batch=max(_LEAST_BATCH, request.n_ubatch),
+        n_batch=request.n_batch,
         n_ubatch=request.n_ubatch,
         n_rs_seq=request.n_rs_seq if recurrent else 0,
         kv_type=request.kv_type,
@@ -89,7 +178,7 @@ def draft_context(request: FitRequest) -> ContextParams:
         n_ctx=request.context,
         n_outputs_max=1,
         threads=1,
-        n_batch=max(_LEAST_BATCH, request.draft_ubatch),
+        n_batch=max(LEAST_BATCH, request.draft_ubatch),
         n_ubatch=request.draft_ubatch,
         kv_type=request.draft_kv_type,
         flash_attention=_flash_attention(request, request.draft_kv_type),
@@ -103,15 +192,13 @@ def _flash_attention(request: FitRequest, kv_type: KVType) -> FlashAttention | N
     return FlashAttention.ON if request.flash_attention else FlashAttention.OFF
 
 
-def _bytes_of(model: UnloadedModel, params: ContextParams) -> dict[str, list[int]]:
-    with closing(Context(model, params)) as context:
-        found = memory_breakdown(context.handle)
-    return {"device": _sum(part for part in found if part.on_gpu), "host": _sum(p for p in found if not p.on_gpu)}
+def _demand_of(context: Context) -> ModelDemand:
+    found = memory_breakdown(context.handle)
+    return ModelDemand(_sum(part for part in found if part.on_gpu), _sum(part for part in found if not part.on_gpu))
 
 
-def _sum(parts: Iterable[BufferBytes]) -> list[int]:
-    rows = [(part.weights, part.cache, part.compute) for part in parts]
-    return [sum(column) for column in zip(*rows, strict=True)] or [0, 0, 0]
+def _sum(parts: Iterable[BufferBytes]) -> Bytes:
+    return sum((Bytes(part.weights, part.cache, part.compute) for part in parts), Bytes())
 
 
 def _gpus() -> list[Gpu]:

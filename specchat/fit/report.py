@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import shlex
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 from specchat.fit.demand import Bytes, ModelDemand
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 SCHEMA: Final = 1
 _MIB: Final = 1 << 20
+_TEXT_ONLY: Final = "suffix"
 _WIDEST_BAR: Final = 60
 _NARROW: Final = 56
 """Columns below which the table keeps only names and totals."""
@@ -25,13 +27,16 @@ _STYLES: Final = {
     "target weights": "blue",
     "target KV": "cyan",
     "target compute": "bright_blue",
+    "target roll-back": "bright_cyan",
+    "target rows": "green",
     "draft weights": "magenta",
     "draft KV": "bright_magenta",
     "draft compute": "red",
+    "draft rows": "bright_red",
     "overhead": "yellow",
     "margin": "bright_black",
 }
-_GLYPHS: Final = "█▓▒▆▄▂░┄"
+_GLYPHS: Final = "█▓▒▚▞▆▄▂▖░┄"
 """One a part, so that they can be told apart without colour."""
 
 
@@ -55,6 +60,7 @@ def as_data(verdict: Verdict, asked: Mapping[str, str] | None = None) -> dict[st
         "device": memory.device,
         "device_total_bytes": memory.total,
         "on_device": demand.on_device,
+        "head": demand.head,
         "planned": memory.planned,
         "fixes": [_fix(fix) for fix in verdict.fixes],
         "command": None if way_out is None else command(verdict, way_out, asked),
@@ -67,7 +73,7 @@ def _side(verdict: Verdict, model: ModelDemand) -> Bytes:
 
 
 def _parts(size: Bytes) -> dict[str, int]:
-    return {"weights": size.weights, "cache": size.cache, "compute": size.compute}
+    return asdict(size)
 
 
 def _fix(fix: Fix) -> dict[str, Any]:
@@ -90,7 +96,7 @@ def command(verdict: Verdict, fix: Fix, asked: Mapping[str, str] | None = None) 
     if "-m" in changed:
         # The draft was chosen for the model that was asked for.
         options.pop("--draft", None)
-    if options.get("--draft") == NO_DRAFT:
+    if options.get("--draft") == NO_DRAFT or options.get("--method") == _TEXT_ONLY:
         options.pop("--draft-kv", None)
     return shlex.join(["specchat", *itertools.chain.from_iterable(options.items())])
 
@@ -135,7 +141,7 @@ def renderable(verdict: Verdict, width: int, asked: Mapping[str, str] | None = N
 
 
 def _rows(verdict: Verdict) -> Iterator[tuple[str, int]]:
-    """What lies in memory, in order."""
+    """What lies in memory, in order, by the names of `_STYLES`."""
     demand = verdict.demand
     for name, model in (("target", demand.target), ("draft", demand.draft)):
         if model is not None:
@@ -143,6 +149,10 @@ def _rows(verdict: Verdict) -> Iterator[tuple[str, int]]:
             yield f"{name} weights", side.weights
             yield f"{name} KV", side.cache
             yield f"{name} compute", side.compute
+            if side.rollback:
+                yield f"{name} roll-back", side.rollback
+            if demand.head is not None:
+                yield f"{name} rows", side.rows
     if verdict.memory.overhead:
         yield "overhead", verdict.memory.overhead
     yield "margin", verdict.memory.margin
@@ -185,7 +195,8 @@ def _table(verdict: Verdict, width: int) -> Table:
         table.add_row(*cells, *([Text(f"{size / share:.0%}", style="dim")] if width >= _NARROW else []))
 
     for name, size in _rows(verdict):
-        add(Text.assemble((_glyph(name), _STYLES[name]), f" {name}"), size)
+        label = name if verdict.demand.head is None else name.replace("draft", "head")
+        add(Text.assemble((_glyph(name), _STYLES[name]), f" {label}"), size)
     add(Text("  together", style="bold"), sum(size for _, size in _rows(verdict)), "bold")
     add(Text("· free"), verdict.memory.free)
     return table

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from specchat.llama.context_params import KVType
 
 ALL_LAYERS = -1
+LEAST_BATCH = 512
+"""Rows that a call may have at least (`ContextParams.n_batch`)."""
 
 
 class FitRequestError(ValueError):
@@ -17,7 +19,7 @@ class FitRequestError(ValueError):
 class FitRequest:
     """Sizes of the two contexts and where the layers go; all counts are tokens (rows).
 
-    The defaults are what the engine asks for (engine/drafting.py). Raises FitRequestError.
+    The defaults are what the engine asks for (engine/drafting.py, llama/trained_head.py). Raises FitRequestError.
     """
 
     context: int
@@ -32,6 +34,7 @@ class FitRequest:
     """Most rows of logits of one pass of the target: drafted tokens + 1. The draft's is 1."""
     n_ubatch: int = 512
     draft_ubatch: int = 128
+    """Rows of a pass of the draft model, or of the trained head."""
     n_rs_seq: int = 0
     """Snapshots of a recurrent target's state; llama.cpp ignores it for other targets. The draft has none."""
     on_device: bool = False
@@ -41,6 +44,11 @@ class FitRequest:
         counts = (self.context, self.n_outputs_max, self.n_ubatch, self.draft_ubatch)
         if min(counts) < 1 or self.n_rs_seq < 0 or self.gpu_layers < ALL_LAYERS:
             raise FitRequestError("A context needs at least one cell, one row of logits and one batch row.")
+
+    @property
+    def n_batch(self) -> int:
+        """Most rows of one call."""
+        return max(LEAST_BATCH, self.n_ubatch)
 
     def uses_flash_attention(self, kv_type: KVType) -> bool:
         """Whether a context with a cache of `kv_type` computes with flash attention."""

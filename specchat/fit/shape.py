@@ -5,11 +5,13 @@ Follows llama.cpp's `load_hparams` and the `load_arch_hparams` of its architectu
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
-from specchat.fit.placement import Weights, weights_of
+from specchat.fit.dimensions import Experts, Layer, NextN, RunningState, Shape, ShapeUnknown
+from specchat.fit.head_shapes import medusa_shape
+from specchat.fit.placement import nextn_weights, weights_of
 from specchat.llama.gguf import Header
+from specchat.llama.medusa_file import ARCHITECTURE as MEDUSA
 
 _RECURRENT: Final = frozenset(("mamba", "mamba2", "rwkv6", "rwkv6qwen2", "rwkv7", "arwkv7"))
 _INTERVAL: Final = {"qwen3next": 4, "qwen35": 4, "qwen35moe": 4, "minimax-01": 8}
@@ -33,84 +35,12 @@ _FIXED_WINDOW: Final = {"llama4": 8192, "smallthinker": 4096}
 _DEFAULT_WINDOW: Final = {"gemma2": 4096, "exaone4": 4096, "exaone-moe": 128, "llama4": 8192}
 _OTHER_MEMORY: Final = frozenset(
     (
-        "bailingmoe3", "deepseek32", "deepseek4", "dflash", "dots3note", "eagle3", "gemma4-assistant", "glm-dsa",
-        "glm5-next", "graniteswitch", "hy_v4", "kimi-k3", "minimax-m3", "qwen4exp",
+        "bailingmoe3", "deepseek32", "deepseek4", "dflash", "dots3note", "gemma4-assistant", "glm-dsa", "glm5-next",
+        "graniteswitch", "hy_v4", "kimi-k3", "minimax-m3", "qwen4exp",
     )
 )  # fmt: skip
 """Architectures with a memory of their own kind, which no formula here knows."""
-
-
-class ShapeUnknown(Exception):
-    """A model whose memory can't be told from its header; the message says why, in a sentence."""
-
-
-@dataclass(frozen=True, slots=True)
-class Layer:
-    """One layer of the trunk; counts are elements."""
-
-    heads: int
-    queries: int
-    """One row's queries: heads × key length (for MLA as they are before they meet the latent key)."""
-    keys: int
-    """One cell's keys: KV heads × key length."""
-    values: int
-    """One cell's values; 0 where they are part of the keys (MLA)."""
-    inner: int
-    """Width of the dense feed-forward block."""
-    attends: bool = True
-    caches: bool = True
-    """Whether it has cells of its own in the KV cache; some layers attend to the cells of an earlier one."""
-    slides: bool = False
-    """Whether it sees only a window, and so keeps only that."""
-    recurs: bool = False
-    """Whether it keeps a running state."""
-    sparse: bool = False
-    """Whether its feed-forward block is the experts'."""
-
-
-@dataclass(frozen=True, slots=True)
-class Experts:
-    """The sparse feed-forward blocks."""
-
-    count: int
-    used: int
-    inner: int
-    shared: int = 0
-    """Width of the block that every token takes."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunningState:
-    """What one recurrent layer keeps of one sequence, in f32 elements."""
-
-    convolution: int
-    state: int
-    widest: int
-    """Elements a row that live at once while the block runs."""
-    channels: int
-    """Elements a row of the short convolution."""
-    inner: int
-    """Elements a row of what the state gives out."""
-    rolls_back: bool
-    delta_net: bool = False
-    """Whether its kernel steps the state in place."""
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """A model's dimensions and the bytes of its tensors."""
-
-    architecture: str
-    width: int
-    vocabulary: int
-    trained_context: int
-    layers: tuple[Layer, ...]
-    """The trunk; layers that predict further tokens (MTP) are only in `weights`."""
-    weights: Weights
-    window: int = 0
-    """Cells that a sliding layer sees."""
-    experts: Experts | None = None
-    state: RunningState | None = None
+_EAGLE: Final = "eagle3"
 
 
 class _Hyper:
@@ -131,6 +61,11 @@ class _Hyper:
         if len(values) < layers:
             raise ShapeUnknown(f"The header gives {key} for {len(values)} of {layers} layers.")
         return [int(value) for value in values[:layers]]
+
+    def last(self, key: str, default: int) -> int:
+        """The value of the last layer."""
+        values = self.header.array_of_architecture(key)
+        return int(values[-1]) if values else self.number(key, default)
 
 
 def _sliding(hyper: _Hyper, layers: int, recurs: list[bool]) -> tuple[int, list[bool]]:
@@ -232,10 +167,21 @@ def _experts(hyper: _Hyper, layers: int, inner: list[int]) -> Experts | None:
 
 def _vocabulary(header: Header) -> int:
     """Rows of the output: those of its matrix."""
+    if header.architecture == _EAGLE:
+        # Its logits are laid out over the target's vocabulary, whatever its own matrix has.
+        named = header.of_architecture("vocab_size")
+        return int(named) if isinstance(named, int) else header.array_lengths.get("tokenizer.ggml.tokens", 0)
     matrix = header.tensors.get("output.weight") or header.tensors.get("token_embd.weight")
     if matrix is None or len(matrix.shape) < 2:
         raise ShapeUnknown("The file holds no token embedding.")
     return matrix.shape[1]
+
+
+def _draft_vocabulary(header: Header) -> int:
+    if header.architecture != _EAGLE:
+        return 0
+    chosen = header.tensors.get("d2t")
+    return _vocabulary(header) if chosen is None else chosen.shape[0]
 
 
 def _trunk(hyper: _Hyper, layers: int, width: int) -> tuple[tuple[Layer, ...], int]:
@@ -272,14 +218,36 @@ def _trunk(hyper: _Hyper, layers: int, width: int) -> tuple[tuple[Layer, ...], i
     return trunk, window
 
 
-def shape_of(header: Header, *, with_nextn: bool = False) -> Shape:
-    """The dimensions of the model `header` describes; `with_nextn` counts weights that predict further tokens (MTP).
+def _nextn(hyper: _Hyper, layers: int, nextn: int, width: int) -> NextN | None:
+    """The layers after the trunk: each attends to everything and has a cache of its own."""
+    if nextn == 0:
+        return None
+    header = hyper.header
+    heads = hyper.last("attention.head_count", 0)
+    head = width // heads if heads else 0
+    kv_heads, inner = hyper.last("attention.head_count_kv", heads), hyper.last("feed_forward_length", 0)
+    key, value = (hyper.number(f"attention.{side}_length", head) for side in ("key", "value"))
+    found = tuple(
+        Layer(
+            heads=heads,
+            queries=heads * key,
+            keys=kv_heads * key,
+            values=kv_heads * value,
+            inner=inner,
+            sparse=f"blk.{number}.ffn_gate_inp.weight" in header.tensors,
+        )
+        for number in range(layers, layers + nextn)
+    )
+    return NextN(found, nextn_weights(header, layers=layers, nextn=nextn))
 
-    Raises ShapeUnknown.
-    """
+
+def shape_of(header: Header) -> Shape:
+    """The dimensions of the model `header` describes. Raises ShapeUnknown."""
     architecture, hyper = header.architecture, _Hyper(header)
     if architecture in _OTHER_MEMORY:
         raise ShapeUnknown(f"What models of architecture {architecture!r} keep in memory can't be told by formula.")
+    if architecture == MEDUSA:
+        return medusa_shape(header)
     nextn, width = hyper.number("nextn_predict_layers"), hyper.number("embedding_length")
     layers = hyper.number("block_count") - nextn
     if layers < 1 or width < 1:
@@ -291,8 +259,10 @@ def shape_of(header: Header, *, with_nextn: bool = False) -> Shape:
         vocabulary=_vocabulary(header),
         trained_context=hyper.number("context_length"),
         layers=trunk,
-        weights=weights_of(header, layers=layers + nextn, nextn=nextn, with_nextn=with_nextn),
+        weights=weights_of(header, layers=layers, nextn=nextn),
         window=window,
         experts=_experts(hyper, layers, [layer.inner for layer in trunk]),
         state=_state(hyper, width, max(layer.heads for layer in trunk)) if any(x.recurs for x in trunk) else None,
+        nextn=_nextn(hyper, layers, nextn, width),
+        draft_vocabulary=_draft_vocabulary(header),
     )

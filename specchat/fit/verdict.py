@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
+from specchat.catalogue.head_kind import HeadKind
 from specchat.fit.demand import Demand
 from specchat.fit.memory import Memory
 from specchat.fit.request import ALL_LAYERS, FitRequest
@@ -23,7 +24,7 @@ class Plan:
 
     request: FitRequest
     draft: bool = True
-    """Whether the draft model is loaded, where there is one."""
+    """Whether the draft model or the head is loaded, where there is one."""
 
 
 Measure = Callable[[Plan], Demand]
@@ -41,6 +42,10 @@ class Candidate:
     """Tokens; 0 where unknown."""
     layers: int
     """Of the target, the output counted as one: what `gpu_layers` counts."""
+    head: HeadKind | None = None
+    """What kind of trained head drafts; None: a draft model, or nothing."""
+    head_in_file: bool = False
+    """Whether that head is a part of the target's file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +171,9 @@ class _Changes:
         return _Change(what, ("--ctx", str(cells)), lambda p: with_request(p, context=cells))
 
     def quantised_draft_cache(self) -> _Change | None:
-        if not self.plan.draft or self.plan.request.draft_kv_type is not KVType.F16:
+        # The one layer of a head has little to gain.
+        headed = self.measured.candidate.head is not None
+        if not self.plan.draft or headed or self.plan.request.draft_kv_type is not KVType.F16:
             return None
         options = ("--draft-kv", "q8_0")
         return _Change("draft KV q8_0", options, lambda p: with_request(p, draft_kv_type=KVType.Q8_0))
@@ -179,7 +186,12 @@ class _Changes:
     def no_draft(self) -> _Change | None:
         if not self.plan.draft:
             return None
-        return _Change("no draft model: suffix drafts instead", ("--draft", "none"), lambda p: replace(p, draft=False))
+        candidate = self.measured.candidate
+        what = "no draft model" if candidate.head is None else "no trained head"
+        what, options = f"{what}: suffix drafts instead", ("--draft", "none")
+        if candidate.head_in_file:
+            options = ("--method", "suffix")
+        return _Change(what, options, lambda p: replace(p, draft=False))
 
     def fewer_layers(self, plan: Plan) -> _Change | None:
         request, all_layers = plan.request, self.measured.candidate.layers

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from specchat.llama.library import library
 
@@ -48,4 +49,29 @@ class Batch:
         np.add(self._positions[:n], start, out=self._pos[:n])
         self._output[: n - outputs] = 0
         self._output[n - outputs : n] = 1
+        self.struct.n_tokens = n
+
+
+class StateBatch(Batch):
+    """A batch whose rows carry a vector each, `states` [capacity, width] float32, beside or instead of a token."""
+
+    def __init__(self, capacity: int, width: int) -> None:
+        super().__init__(capacity)
+        self.states = np.zeros((capacity, width), dtype=np.float32)
+        self._tokens = self.struct.token
+        self.struct.embd = self.states.ctypes.data_as(ctypes.POINTER(ctypes.c_float))
+
+    def fill_pairs(self, tokens: Sequence[int], states: NDArray[np.float32], start: int, outputs: int) -> None:
+        """Hold `tokens`, each with its row of `states` [len(tokens), width], as `fill` does."""
+        self.struct.token = self._tokens
+        self.fill(tokens, start, outputs)
+        self.states[: len(tokens)] = states
+
+    def fill_states(self, states: NDArray[np.float32], start: int) -> None:
+        """Hold `states` [rows, width] without tokens, with outputs for all."""
+        n = len(states)
+        self.struct.token = ctypes.POINTER(ctypes.c_int32)()
+        np.add(self._positions[:n], start, out=self._pos[:n])
+        self._output[:n] = 1
+        self.states[:n] = states
         self.struct.n_tokens = n

@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-import numpy as np
-from numpy.typing import NDArray
-
+from specchat.llama.abortable import Abortable
 from specchat.llama.batch import Batch
-from specchat.llama.context_params import ContextParams, FlashAttention, KVType
+from specchat.llama.context_params import ContextParams, KVType
 from specchat.llama.errors import ContextFull, DecodeFailed, DoesNotFit, LlamaError, PrefillCancelled
+from specchat.llama.hidden import HiddenRows, States
 from specchat.llama.library import library
 from specchat.llama.model import Model
+from specchat.llama.output_rows import Logits, OutputRows
 from specchat.llama.taps import LayerTap
 from specchat.llama.tree import TreeRows, can_branch
 
-Logits = NDArray[np.float32]
+__all__ = ["Context", "Logits", "Observer"]
+
+Observer = Callable[[int, Sequence[int]], None]
+"""Told of a pass over a chain: the position of its first token, and its tokens."""
 
 _ABORTED = 2
+
+
+def _refusal(model: Model, params: ContextParams, complaint: str) -> LlamaError:
+    reason = f" llama.cpp says: {complaint}." if complaint else ""
+    if params.kv_type is not KVType.F16 and "cache type" in complaint:
+        return LlamaError(f"{model.name} can't have a quantised KV cache.{reason} Use --kv f16.")
+    return DoesNotFit(
+        f"A context of {params.n_ctx:,} tokens for {model.name} could not be made.{reason} Try a smaller --ctx."
+    )
 
 
 class Context:
@@ -42,15 +53,20 @@ class Context:
         self._memory = self._api.llama_get_memory(self.handle)
         self.n_ctx: int = min(params.n_ctx, self._api.llama_n_ctx(self.handle))
         self.n_batch: int = self._api.llama_n_batch(self.handle)
+        self._n_ubatch: int = self._api.llama_n_ubatch(self.handle)
+        self._pass_start = 0
+        self._has_running_state = model.recurrent
+        # Architectures that can't keep snapshots are given none, without a word.
+        self._snapshots: int = self._api.llama_n_rs_seq(self.handle)
         self._batch = Batch(self.n_batch, params.n_seq_max)
+        self._observers: list[Observer] = []
+        self._hidden = self._open_hidden_rows()
         self._trees: TreeRows | None = None
         if params.n_seq_max > 1:
             self._trees = TreeRows(self._memory, params.n_seq_max, min(self.n_batch, params.n_outputs_max))
         # All sequences hold the same text; −1 takes from every one in a single walk over the cells.
         self._sequence = 0 if params.n_seq_max == 1 else -1
-        self._all_rows: Logits = np.empty((0, model.vocab.size), dtype=np.float32)
-        self._rows_address: int | None = None
-        self._logits_address = library().address_of_logits
+        self._rows = OutputRows(self.handle, params.n_outputs_max, model.vocab.size)
         if not self._memory:
             self.close()
             raise LlamaError(f"{model.name} keeps no memory of past tokens and can't write text.")
@@ -66,7 +82,7 @@ class Context:
         native.n_outputs_max = params.n_outputs_max
         native.n_threads = native.n_threads_batch = params.threads
         native.type_k = native.type_v = int(params.kv_type)
-        native.flash_attn_type = int(self._flash_attention())
+        native.flash_attn_type = int(params.kernel(offloads=library().offloads))
         # The full window costs several times the memory; `can_keep` knows what a sliding window has lost.
         native.swa_full = False
         native.no_perf = True
@@ -74,34 +90,67 @@ class Context:
             native.cb_eval = self.tap.callback
         return native
 
-    def _flash_attention(self) -> FlashAttention:
-        if self.params.kv_type is not KVType.F16:
-            return FlashAttention.ON
-        if self.params.flash_attention is not None:
-            return self.params.flash_attention
-        return FlashAttention.AUTO if library().offloads else FlashAttention.OFF
-
     def _create(self, native: Any) -> Any:
         log = library().log
         log.forget()
         handle = self._api.llama_init_from_model(self.model.handle, native)
         if not handle:
-            raise self._refusal(log.last_complaint())
+            raise _refusal(self.model, self.params, log.last_complaint())
         return handle
 
-    def _refusal(self, complaint: str) -> LlamaError:
-        reason = f" llama.cpp says: {complaint}." if complaint else ""
-        if self.params.kv_type is not KVType.F16 and "cache type" in complaint:
-            return LlamaError(f"{self.model.name} can't have a quantised KV cache.{reason} Use --kv f16.")
-        return DoesNotFit(
-            f"A context of {self.params.n_ctx:,} tokens for {self.model.name} could not be made.{reason} "
-            "Try a smaller --ctx."
-        )
+    def _open_hidden_rows(self) -> HiddenRows | None:
+        params, model = self.params, self.model
+        if not params.layer_inputs and not params.nextn:
+            return None
+        try:
+            return HiddenRows(
+                self.handle,
+                architecture=model.header.architecture,
+                n_layer=model.n_layer,
+                width=self._state_width(),
+                layer_inputs=params.layer_inputs,
+                nextn=params.nextn,
+            )
+        except LlamaError:
+            self.close()
+            raise
+
+    def _state_width(self) -> int:
+        """Numbers in a hidden state that is handed out."""
+        return self.model.n_embd
+
+    def watch(self, observer: Observer) -> None:
+        """Tell `observer` of every pass over a chain, each piece of a prefill included, while its rows can be read.
+
+        It hears the first position and the tokens, must not raise and must not pass or truncate here. Passes over
+        trees are not reported, nor what is truncated later: a position told again replaces it and all after it.
+        """
+        self._observers.append(observer)
+
+    def layer_input(self, layer: int) -> States:
+        """The input of `layer` [tokens, width] in the latest pass, a view that is valid until the next.
+
+        `layer` is one of `layer_inputs`. Raises LlamaError.
+        """
+        return self._hidden_rows().layer_input(layer)
+
+    def nextn_rows(self) -> States:
+        """What a NextN head takes of the latest pass [tokens, width], a view that is valid until the next.
+
+        Raises LlamaError.
+        """
+        return self._hidden_rows().nextn_rows()
+
+    def _hidden_rows(self) -> HiddenRows:
+        if self._hidden is None:
+            raise LlamaError("This context was made without hidden states to read.")
+        return self._hidden
 
     def decode(self, tokens: Sequence[int], *, outputs: int | None = None) -> Logits:
         """One forward pass over `tokens`, appended to the sequence; logits of the last `outputs` rows (default all).
 
-        Shape [outputs, vocabulary]. Raises ContextFull or DecodeFailed, with the context as it was before.
+        Shape [outputs, vocabulary]. Raises ContextFull or DecodeFailed, with the context as it was before, or empty
+        where the model keeps a running state.
         """
         n = len(tokens)
         rows = n if outputs is None else outputs
@@ -110,9 +159,15 @@ class Context:
         status = self._api.llama_decode(self.handle, self._batch.struct)
         if status != 0:
             self._recover(status)
+        # Only states behind the tokens of the last micro-batch are kept to go back to.
+        self._pass_start = len(self.tokens) + (n - 1) // self._n_ubatch * self._n_ubatch
         self.tokens.extend(tokens)
         if self.tap is not None:
             self.tap.reraise()
+        if self._hidden is not None:
+            self._hidden.passed(n)
+        for observer in self._observers:
+            observer(len(self.tokens) - n, tokens)
         return self._logits(rows)
 
     def decode_tree(self, tokens: Sequence[int], parents: Sequence[int]) -> Logits:
@@ -132,6 +187,8 @@ class Context:
             self._recover(status)
         if self.tap is not None:
             self.tap.reraise()
+        if self._hidden is not None:
+            self._hidden.passed(len(tokens))
         return self._logits(len(tokens))
 
     def keep_path(self, path: Sequence[int]) -> bool:
@@ -160,26 +217,15 @@ class Context:
             raise LlamaError("A token id lies outside the model's vocabulary.")
 
     def _logits(self, rows: int) -> Logits:
-        if rows == 0:
-            return self._all_rows[:0]
-        # This call waits for the device: without it a GPU would still be computing.
-        address = self._logits_address(self.handle)
-        if address != self._rows_address:
-            self._map_rows(address)
-        return self._all_rows[:rows]
-
-    def _map_rows(self, address: int | None) -> None:
-        """Lay the view over llama.cpp's output buffer, which seldom moves: building it costs more than a slice."""
-        if address is None:
-            raise DecodeFailed("llama.cpp computed no logits.")
-        shape = (self.params.n_outputs_max, self.model.vocab.size)
-        raw = (ctypes.c_float * (shape[0] * shape[1])).from_address(address)
-        self._all_rows = np.frombuffer(memoryview(raw).cast("B"), dtype=np.float32).reshape(shape)
-        self._rows_address = address
+        return self._rows.first(rows)
 
     def _recover(self, status: int) -> None:
         """Bring the cache back to `tokens` after a pass that failed (it may have left some micro-batches)."""
-        self._api.llama_memory_seq_rm(self._memory, self._sequence, len(self.tokens), -1)
+        if self._has_running_state:
+            # Whether it went on from the state that the pass began with is not known.
+            self.clear()
+        else:
+            self._api.llama_memory_seq_rm(self._memory, self._sequence, len(self.tokens), -1)
         if status == _ABORTED:
             raise PrefillCancelled("Stopped.")
         if status == 1:
@@ -199,7 +245,7 @@ class Context:
         within one on a CPU.
         """
         chunk = min(self.n_batch, self.params.n_ubatch)
-        with _Abortable(self._api, self.handle, cancelled):
+        with Abortable(self._api, self.handle, cancelled):
             for start in range(0, len(tokens), chunk):
                 if cancelled():
                     raise PrefillCancelled("Stopped.")
@@ -207,14 +253,21 @@ class Context:
                 progress(min(start + chunk, len(tokens)))
 
     def truncate(self, length: int) -> bool:
-        """Forget everything from position `length` on; False where the model's memory can't roll back."""
+        """Forget everything from position `length` on; False where the model's memory can't roll back.
+
+        A running state goes back within its latest pass only, to no further than behind that pass's first token, and
+        only once. Past that llama.cpp says yes as well, and goes on from the state of another text.
+        """
         if self._trees is not None:
             self.keep_path(())
         if length >= len(self.tokens):
             return True
+        if self._has_running_state and length <= self._pass_start:
+            return False
         if not self._api.llama_memory_seq_rm(self._memory, self._sequence, length, -1):
             return False
         del self.tokens[length:]
+        self._pass_start = length
         return True
 
     def clear(self) -> None:
@@ -230,6 +283,11 @@ class Context:
             return True
         oldest = int(self._api.llama_memory_seq_pos_min(self._memory, 0))
         return oldest <= max(0, length - self.model.n_swa)
+
+    @property
+    def most_taken_back(self) -> int:
+        """Tokens that can be taken back after a pass: any number of a KV cache, of a running state its snapshots."""
+        return self._snapshots if self.model.recurrent else self.n_ctx
 
     def rolls_back(self) -> bool:
         """Whether the memory can forget its latest tokens: a KV cache always can, a running state is tried."""
@@ -253,22 +311,3 @@ class Context:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-class _Abortable:
-    """Lets a running pass be cancelled (CPU only) while it is installed.
-
-    llama.cpp asks before every node of the graph, about a thousand Python calls a pass: worth it for a prefill of
-    seconds, not for a step of milliseconds.
-    """
-
-    def __init__(self, api: Any, handle: Any, cancelled: Callable[[], bool]) -> None:
-        self._api = api
-        self._handle = handle
-        self._callback = api.ggml_abort_callback(lambda _data: cancelled())
-
-    def __enter__(self) -> None:
-        self._api.llama_set_abort_callback(self._handle, self._callback, None)
-
-    def __exit__(self, *_: object) -> None:
-        self._api.llama_set_abort_callback(self._handle, self._api.ggml_abort_callback(0), None)

@@ -44,6 +44,10 @@ class ContextParams:
     """None: on where layers are offloaded, off on a CPU (half the time at 1k context), on for a quantised KV."""
     layer_tap: bool = False
     """Whether layers can be read and passes stopped early: about 1 % of a small model's step, so only where needed."""
+    layer_inputs: tuple[int, ...] = ()
+    """Layers whose inputs can be read after every pass (`Context.layer_input`), counted from 0."""
+    nextn: bool = False
+    """Whether what a NextN head takes can be read after every pass (`Context.nextn_rows`)."""
 
     def __post_init__(self) -> None:
         if min(self.n_ctx, self.n_outputs_max, self.threads, self.n_batch, self.n_ubatch) < 1:
@@ -55,3 +59,11 @@ class ContextParams:
                 f"A tree has 1 to {_MOST_SEQUENCES} leaves and each needs a row of logits, of which there are "
                 f"{self.n_outputs_max}; {self.n_seq_max} were asked for."
             )
+
+    def kernel(self, *, offloads: bool) -> FlashAttention:
+        """Whether attention runs fused, in a build that `offloads` to a GPU or not."""
+        if self.kv_type is not KVType.F16:
+            return FlashAttention.ON
+        if self.flash_attention is not None:
+            return self.flash_attention
+        return FlashAttention.AUTO if offloads else FlashAttention.OFF

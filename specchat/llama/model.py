@@ -35,26 +35,33 @@ def _checked_header(path: Path) -> Header:
 class Model:
     """Weights and vocabulary, loaded from one GGUF file (the first part of a split one).
 
-    Raises ModelUnusable for a file that can't be used, DoesNotFit when its weights can't be allocated.
+    `load_mtp`: also the NextN layers, which draft; without it they take no memory. Raises ModelUnusable for a file
+    that can't be used, DoesNotFit when its weights can't be allocated.
     """
 
-    def __init__(self, path: Path, *, gpu_layers: int = ALL_LAYERS) -> None:
-        self.header = _checked_header(path)
+    _may_encode = False
+
+    def __init__(self, path: Path, *, gpu_layers: int = ALL_LAYERS, load_mtp: bool = False) -> None:
+        self.header = self._header_of(path)
         lib = library()
         self._api = lib.api
         self.path = path
         params = self._api.llama_model_default_params()
         params.n_gpu_layers = gpu_layers if gpu_layers >= 0 else 999
+        params.load_mtp = load_mtp
         lib.log.forget()
         self.handle: Any = self._api.llama_model_load_from_file(str(path).encode(), params)
         if not self.handle:
             raise self._refusal(lib.log.last_complaint())
         self._read_properties()
-        if self._api.llama_model_has_encoder(self.handle):
+        if self._api.llama_model_has_encoder(self.handle) and not self._may_encode:
             self.close()
             raise ModelUnusable(
                 f"{path} is an encoder-decoder model ({self.header.architecture}); only decoders can chat here."
             )
+
+    def _header_of(self, path: Path) -> Header:
+        return _checked_header(path)
 
     def _refusal(self, complaint: str) -> ModelUnusable | DoesNotFit:
         if "allocat" in complaint or "out of memory" in complaint:
@@ -71,6 +78,8 @@ class Model:
     def _read_properties(self) -> None:
         api, handle = self._api, self.handle
         self.n_layer: int = api.llama_model_n_layer(handle)
+        self.n_layer_nextn: int = api.llama_model_n_layer_nextn(handle)
+        """NextN layers in the file, loaded or not; `n_layer` counts none of them."""
         self.n_embd: int = api.llama_model_n_embd(handle)
         self.n_ctx_train: int = api.llama_model_n_ctx_train(handle)
         self.n_swa: int = api.llama_model_n_swa(handle)

@@ -37,9 +37,12 @@ class BreakdownMissing(LlamaError):
 
 
 class UnloadedModel(Model):
-    """The model in the file at `path` without weights and vocabulary. Raises ModelUnusable."""
+    """The model in the file at `path` without weights and vocabulary; `load_mtp` as for a Model.
 
-    def __init__(self, path: Path, *, gpu_layers: int = ALL_LAYERS) -> None:
+    Raises ModelUnusable.
+    """
+
+    def __init__(self, path: Path, *, gpu_layers: int = ALL_LAYERS, load_mtp: bool = False) -> None:
         self.header = read_header(path)
         lib = library()
         self._api = lib.api
@@ -48,6 +51,7 @@ class UnloadedModel(Model):
         params.n_gpu_layers = gpu_layers if gpu_layers >= 0 else 999
         params.no_alloc = True
         params.load_mode = _LOAD_MODE_NONE
+        params.load_mtp = load_mtp
         overrides = _no_vocabulary(self.header)
         if overrides is not None:
             params.kv_overrides = overrides

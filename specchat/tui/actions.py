@@ -42,6 +42,8 @@ class Situation:
     has_messages: bool = False
     on_message: bool = False
     """The transcript has the focus, so that single letters are commands."""
+    no_room: bool = False
+    """The conversation no longer fits the context, and ways out are offered."""
     prompt_empty: bool = True
     in_prompt: bool = True
 
@@ -71,6 +73,14 @@ def _on_message(now: Situation) -> bool:
 
 def _on_quiet_message(now: Situation) -> bool:
     return _on_message(now) and not now.generating
+
+
+def _ready_and_quiet(now: Situation) -> bool:
+    return now.loaded and not now.generating
+
+
+def _room_can_be_made(now: Situation) -> bool:
+    return _ready_and_quiet(now) and now.has_messages
 
 
 def _nothing_written(now: Situation) -> bool:
@@ -161,6 +171,9 @@ ACTIONS: Final[tuple[Action, ...]] = (
     _act("think", "Thinking", "settings.think", _A,
          "Whether models that can think before they answer do so: on, off, or as the model wants (auto).",
          keys="ctrl+t", slash="think", argument="on|off|auto"),
+    _act("trim", "Make room in the context", "room.trim", _A,
+         "Lets the model leave the oldest messages unread, or read its own summary of them; all takes that back.",
+         keys="f8", slash="trim", argument="[drop|summarise|all]", when=_room_can_be_made, short="make room"),
     _act("editor", "Write the prompt in your editor", "writing.edit_prompt", _A,
          "Opens the prompt in $VISUAL or $EDITOR.", keys="ctrl+g", slash="editor", when=_nothing_written),
     _act("file", "Attach a text file", "writing.attach", _A,
@@ -195,6 +208,10 @@ ACTIONS: Final[tuple[Action, ...]] = (
          "Opens the text in $VISUAL or $EDITOR, to read or to save elsewhere.",
          keys="o", slash="open", when=_on_quiet_message, short="open"),
 
+    _act("delete_message", "Delete the message", "deleting.delete_message", _M,
+         "Deletes it and what follows it, after asking; other branches stay.",
+         keys="d", slash="remove", when=_on_quiet_message, slash_when=_quiet_with_messages, short="delete"),
+
     _act("new", "New conversation", "chats.new", _C, "Begins an empty conversation; the present one is kept.",
          keys="ctrl+n", slash="new clear", short="new"),
     _act("chats", "Open or search conversations", "chats.browse", _C,
@@ -202,7 +219,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
          short="chats"),
     _act("rename", "Rename this conversation", "chats.rename", _C, "Gives the conversation another title.",
          slash="rename save", argument="[TITLE]", when=_has_messages),
-    _act("delete", "Delete this conversation", "chats.delete", _C, "Deletes it with all its branches, after asking.",
+    _act("delete", "Delete this conversation", "deleting.delete", _C, "Deletes it with all its branches, after asking.",
          slash="delete", when=_quiet_with_messages),
     _act("export", "Export this conversation", "chats.export", _C,
          "Writes it to a file: Markdown as it stands on the screen, JSON with all branches and figures.",
@@ -232,6 +249,10 @@ ACTIONS: Final[tuple[Action, ...]] = (
          "As it was, with half (smaller) or twice the context (larger), or without drafting (plain).",
          keys="f9", slash="reload", argument="[smaller|larger|plain]", when=_nothing_written, short="reload"),
 
+    _act("bench", "Measure what drafting is worth", "bench.bench", _D,
+         "Answers three questions plainly and with drafts, out of sight, and compares; last shows the result again.",
+         slash="bench", argument="[TOKENS|last]", when=_ready_and_quiet),
+
     _act("panel", "Panel of figures", "looking.panel", _V, "Shows or hides the panel of figures.",
          keys="f3", slash="panel", short="figures"),
     _act("provenance", "Who wrote what", "looking.provenance", _V,
@@ -242,8 +263,11 @@ ACTIONS: Final[tuple[Action, ...]] = (
     _act("tokens", "How full the context is", "looking.tokens", _V, "Tokens in use, and what is left.",
          slash="tokens context"),
     _act("show", "Show what is in force", "looking.show", _V,
-         "Model and method (info), sampling (params), system prompt (system), or the marks in answers (draft).",
-         slash="show", argument="info|params|system|draft"),
+         "Model and method (info), sampling (params), system prompt (system), the model's chat template (template), "
+         "or the marks in answers (draft).",
+         slash="show", argument="info|params|system|template|draft"),
+    _act("log", "Logs", "looking.log", _V, "What llama.cpp and the engine wrote last; nothing of what was said.",
+         slash="log"),
 
     _act("help", "Help", "looking.help", _P, "Keys and commands.", keys="f1", slash="help ?", short="help"),
     _act("palette", "All commands", "looking.palette", _P, "Finds a command by name.", keys="ctrl+p", short="commands",

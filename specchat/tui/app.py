@@ -11,7 +11,7 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 from textual.screen import Screen
-from textual.widgets import Static
+from textual.widgets import Static, TextArea
 
 from specchat.chat.store import Store
 from specchat.chat.store_file import StoreError
@@ -19,12 +19,13 @@ from specchat.tui import theme
 from specchat.tui.actions import ACTIONS, BY_ID, Action, Situation
 from specchat.tui.arriving import arrived
 from specchat.tui.attaching import names_of
-from specchat.tui.commands import Command, Prompt, Unknown, read
+from specchat.tui.comparing import Comparison
 from specchat.tui.completion import Completion
 from specchat.tui.faults import TellsFaults, expected, sentence_of
 from specchat.tui.footer import Footer
 from specchat.tui.header import Header
 from specchat.tui.hearing import Hearing
+from specchat.tui.jumping import Jumps
 from specchat.tui.keymap import bindings_of, keymap_of, resolve
 from specchat.tui.notice import Notice
 from specchat.tui.on_screen import OnScreen
@@ -33,8 +34,10 @@ from specchat.tui.palette import ActionCommands
 from specchat.tui.panel.panel import Panel
 from specchat.tui.prompt import PromptArea
 from specchat.tui.shelf import Download, Shelf
+from specchat.tui.shortening import Shortening
 from specchat.tui.showing import choice_of, welcome
 from specchat.tui.stage import EngineClient, Severity
+from specchat.tui.submitting import submit
 from specchat.tui.talk import Talk
 from specchat.tui.transcript import Transcript
 
@@ -52,7 +55,7 @@ class ChatApp(TellsFaults, inherit_bindings=False):
     TITLE = "specchat"
     # Our own key opens the palette: it can be changed like any other.
     ENABLE_COMMAND_PALETTE: ClassVar[bool] = False
-    COMMANDS: ClassVar = {ActionCommands}
+    COMMANDS: ClassVar = {ActionCommands, Jumps}
     BINDINGS: ClassVar[list[BindingType]] = list(bindings_of(ACTIONS))
     VERTICAL_BREAKPOINTS = [(0, "-short"), (30, "-tall")]  # noqa: RUF012
     HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (70, "-narrow"), (100, "-wide")]  # noqa: RUF012 - Textual declares it so
@@ -69,12 +72,17 @@ class ChatApp(TellsFaults, inherit_bindings=False):
         self.options, self.store, self.shelf = options, store, shelf
         self.stage = OnScreen(self)
         self.talk = Talk(worker, store, self.stage, options)
-        self._hearing = Hearing(self.talk)
+        self.shortening = Shortening(self.talk)
+        self._hearing = Hearing(self.talk, self.shortening)
+        self.compared: Comparison | None = None
+        """What /bench measured last."""
         self.downloads: dict[str, Download] = {}
         self.attached: dict[str, str] = {}
         """Files that go with the next question, as its text, by their paths."""
         self.last_interrupt: float | None = None
         self._panel_chosen = False
+        self._hinted = False
+        """A command is being typed."""
 
     def compose(self) -> ComposeResult:
         """Header, transcript with the panel beside it, prompt, keys."""
@@ -109,8 +117,8 @@ class ChatApp(TellsFaults, inherit_bindings=False):
         self._hear()
         await self.talk.worker.start()
         # What is there from the start stays: looking through all of it again would cost a tenth of a second each time.
-        gc.collect()
         gc.freeze()
+        gc.enable()
         if self.options.load is not None:
             self.talk.open_model(self.options.load)
         self.changed()
@@ -189,30 +197,14 @@ class ChatApp(TellsFaults, inherit_bindings=False):
         """A prompt goes to the model, a command to its action."""
         if not self.prompt.full_text.startswith(event.text):
             return  # It was sent already: Enter was pressed twice while the screen stood still.
-        match read(event.text):
-            case Prompt(text):
-                await self._send(text, event.text)
-            case Command(action, argument) if action.slash_when(self.situation()):
-                # First, since the action may put something else there.
-                self.prompt.clear_prompt(event.text)
-                if not await self.perform(action, argument):
-                    self.prompt.set_text(event.text)
-            case Command(action, _):
-                self.say(f"/{action.slash[0]} makes no sense just now: {action.description}", "warning")
-            case Unknown(_, sentence):
-                self.say(sentence, "warning")
+        await submit(self, event.text)
 
-    async def _send(self, text: str, typed: str) -> None:
-        if not text.strip() and not self.attached:
-            return
-        try:
-            await self.talk.send("\n".join([*self.attached.values(), text]))
-        except StoreError as error:
-            # The text stays in the prompt.
-            self.say(str(error), "error")
-            return
-        self.attach({})
-        self.prompt.clear_prompt(typed)
+    @on(TextArea.Changed, "#prompt")
+    def typed(self, event: TextArea.Changed) -> None:
+        """The beginning of a command is helped with."""
+        if event.text_area.text.startswith("/") or self._hinted:
+            self._hinted = event.text_area.text.startswith("/")
+            self.changed()
 
     @on(PromptArea.ScrollRequested)
     def scroll_requested(self, event: PromptArea.ScrollRequested) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
@@ -13,12 +14,34 @@ _FIXED = {
     "spec": ("on", "off"),
     "think": ("on", "off", "auto"),
     "set": KEYS,
-    "show": ("info", "params", "system", "draft"),
+    "show": ("info", "params", "system", "template", "draft"),
     "export": ("md", "json"),
     "reload": ("smaller", "larger", "plain"),
     "copy": ("code",),
     "k": ("auto",),
+    "trim": ("drop", "summarise", "all"),
+    "bench": ("last",),
 }
+
+
+_BEGUN = re.compile(r"/([a-z?]*)(\s.*)?")
+
+
+def hint(typed: str) -> str:
+    """What the slash command that is being typed may become, or takes; empty where none is."""
+    begun = _BEGUN.fullmatch(typed)
+    if begun is None:
+        return ""
+    name, argument = begun[1], begun[2]
+    actions = {action.id: action for other, action in BY_SLASH.items() if other == name}
+    if argument is None:
+        actions |= {action.id: action for other, action in BY_SLASH.items() if other.startswith(name)}
+    if not name or not actions:
+        return "tab completes · F1 lists all commands" if not name else ""
+    if len(actions) == 1:
+        (action,) = actions.values()
+        return f"{' '.join(filter(None, (f'/{action.slash[0]}', action.argument)))} · {action.name}"
+    return "  ".join(f"/{action.slash[0]}" for action in actions.values())
 
 
 class Completion:

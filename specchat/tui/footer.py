@@ -23,12 +23,14 @@ _ON_MESSAGE: Final = (
     "next_branch",
     "branch",
     "open_message",
+    "delete_message",
     "help",
 )
 _IN_PROMPT: Final = ("chats", "new", "retry", "model", "panel", "palette", "help")
 _OF_THE_PROMPT: Final = (("send", "send"), ("newline", "new line"))
+_WITHOUT_ROOM: Final = ("trim", "new", "palette", "help")
 _WITHOUT_MODEL: Final = ("reload", "model", "palette", "help")
-_MOST_NEEDED: Final = ("stop", "send", "help", "palette", "reload", "copy", "edit", "model")
+_MOST_NEEDED: Final = ("stop", "trim", "send", "help", "palette", "reload", "copy", "edit", "model")
 """What stays when room is short, in this order."""
 
 
@@ -49,6 +51,8 @@ def offered(situation: Situation) -> list[Action]:
         ids: tuple[str, ...] = _WITHOUT_MODEL
     elif situation.generating:
         ids = _WHILE_WRITING
+    elif situation.no_room and not situation.on_message:
+        ids = _WITHOUT_ROOM
     else:
         ids = _ON_MESSAGE if situation.on_message and situation.has_messages else _IN_PROMPT
     order: Callable[[Action], int] = lambda action: ids.index(action.id)  # noqa: E731

@@ -6,21 +6,36 @@ import asyncio
 from functools import singledispatchmethod
 from typing import Final
 
-from specchat.chat.store_file import StoreError
+from specchat.chat.store_file import NotStored, StoreError
+from specchat.tui.shortening import Shortening
 from specchat.tui.talk import Talk
 from specchat.tui.wording import answer_line, compared
 from specchat.tui.writing import Writing
-from specchat.worker.messages import Died, Figures, Finished, Loaded, LoadFailed, Loading, Note, Prefill, Tokens
+from specchat.worker.messages import (
+    Died,
+    Figures,
+    Finished,
+    Loaded,
+    LoadFailed,
+    Loading,
+    Measured,
+    Note,
+    Prefill,
+    Tokens,
+)
 
 _DIED: Final = "The engine ended. What was written is kept; the box above the prompt says why, and what to do."
-_WAY_OUT: Final = "/reload larger opens the model with twice the context; /new begins a conversation without this one."
+_WAY_OUT: Final = (
+    "/trim leaves the oldest messages unread or summarises them; /reload larger opens the model with twice the context."
+)
 
 
 class Hearing:
     """Takes the worker's events to the conversation, the store and the screen."""
 
-    def __init__(self, talk: Talk) -> None:
+    def __init__(self, talk: Talk, shortening: Shortening) -> None:
         self._talk, self._stage, self._engine = talk, talk.stage, talk.engine
+        self._shortening = shortening
         self._saving_again: asyncio.Task[None] | None = None
 
     @singledispatchmethod
@@ -42,7 +57,8 @@ class Hearing:
             self._stage.say(note)
         self._stage.withdraw_offer()
         self._stage.changed()
-        await self._go_on()
+        if not await self._shortening.ask_again():
+            await self._talk.go_on()
 
     @hear.register
     async def _(self, event: LoadFailed) -> None:
@@ -65,6 +81,8 @@ class Hearing:
     async def _(self, event: Tokens) -> None:
         writing = self._being_written(event.turn)
         if writing is None:
+            if self._talk.aside is not None and self._talk.aside.hear(event):
+                self._stage.changed()
             return
         writing.take(event.spans, event.figures)
         self._engine.take(event.figures)
@@ -77,14 +95,24 @@ class Hearing:
     @hear.register
     async def _(self, event: Finished) -> None:
         writing = self._being_written(event.turn)
-        if writing is not None:
-            self._engine.take(event.figures)
-            error = event.error or ""
-            if event.context_full and error:
-                error = f"{error} {_WAY_OUT}"
-            elif event.context_full:
-                self._stage.say(f"The answer ends here since the context is full. {_WAY_OUT}", "warning")
-            await self._finish(writing, event.figures, event.reason, error)
+        if writing is None:
+            if self._talk.aside is not None:
+                self._talk.aside.hear(event)
+            return
+        self._engine.take(event.figures)
+        refused = event.context_full and event.error
+        if refused:
+            # The next ones would be refused as well.
+            self._talk.take_back_waiting()
+        elif event.context_full:
+            self._stage.say(f"The answer ends here since the context is full. {_WAY_OUT}", "warning")
+        await self._finish(writing, event.figures, event.reason, event.error or "")
+        if refused and writing.shown:
+            await self._shortening.refused(writing.node_id)
+
+    @hear.register
+    async def _(self, event: Measured) -> None:
+        await self._shortening.measured(event)
 
     @hear.register
     async def _(self, event: Note) -> None:
@@ -96,6 +124,8 @@ class Hearing:
         self._stage.offer_reload(event.reason)
         self._stage.say(_DIED, "error")
         writing = self._talk.writing
+        if self._talk.aside is not None:
+            self._talk.aside.lose()
         if writing is not None:
             await self._finish(writing, writing.figures, "error", "the engine ended")
         self._stage.changed()
@@ -107,7 +137,8 @@ class Hearing:
         before = self._talk.history[-1] if self._talk.history else (None, True)
         writing.figures = figures
         self._talk.track.finish(figures)
-        self._talk.history.append((figures, writing.speculate))
+        if figures.tokens:
+            self._talk.history.append((figures, writing.speculate))
         self._talk.writing = None
         if writing.shown:
             line = answer_line(figures, compared(figures, writing.speculate, *before)) if figures.tokens else ""
@@ -118,7 +149,7 @@ class Hearing:
         except StoreError as problem:
             self._talk.unsaved.append((writing, reason))
             self._stage.say(f"An answer is not saved yet, which is tried again: {problem}", "error")
-        await self._go_on()
+        await self._talk.go_on()
 
     def save_again(self) -> None:
         """Begin to save what could not be saved before; a store that is busy holds up nobody."""
@@ -133,26 +164,12 @@ class Hearing:
                 await writing.save_finished(self._talk.store, reason)
                 unsaved.remove((writing, reason))
             self._stage.say("What was not saved is saved now.")
+        except NotStored:
+            # It was deleted meanwhile.
+            unsaved.pop(0)
         except StoreError:
             # It was said once; the next time is soon.
             return
-
-    async def _go_on(self) -> None:
-        """Have the question answered that waits for the model, else the next one."""
-        waiting = self._talk.waiting
-        question = ""
-        try:
-            await self._talk.ask_if_ready()
-            if waiting and self._talk.writing is None and not self._talk.asking:
-                question = waiting.popleft()
-                await self._talk.send(question)
-        except StoreError as error:
-            # The question that waited for the model is stored; those behind it are nowhere but here.
-            self._stage.say(str(error) if question else f"{error} /retry asks again.", "error")
-            unasked = [question, *waiting] if question else list(waiting)
-            waiting.clear()
-            if unasked:
-                self._stage.put_in_prompt("\n\n".join(unasked))
 
     def _not_saved(self, error: StoreError) -> None:
         self._stage.say(f"This answer is not saved: {error}", "error")

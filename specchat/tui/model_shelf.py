@@ -135,9 +135,8 @@ def _told() -> Iterator[None]:
 
 
 def _row(entry: Entry, id: str, size: int | None, here: bool) -> ShelfRow:
-    from specchat.catalogue.sources import CutFromTarget
-
-    draft = "own layers" if isinstance(entry.draft, CutFromTarget) else "draft model" if entry.draft else ""
+    # In the file or beside it: its column is narrow.
+    draft = entry.drafted_by.removesuffix(" in the file")
     return ShelfRow(id, entry.name, size, here, draft, entry.method or "auto")
 
 

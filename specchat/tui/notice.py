@@ -1,8 +1,9 @@
-"""A box over the prompt: no model is open, and ways to open one."""
+"""A box over the prompt: no model is open, or the conversation no longer fits; and ways out."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from typing import ClassVar, Final
 
 from textual import on, work
@@ -16,7 +17,13 @@ from specchat.tui.keymap import Keys, shown
 from specchat.tui.shelf import Offer, Shelf
 
 FETCH, RELOAD, SMALLER, PLAIN, OTHER = "fetch", "reload", "smaller", "plain", "other"
+DROP, SUMMARISE, LARGER, NEW = "drop", "summarise", "larger", "new"
+_OF_THE_ROOM: Final = frozenset({DROP, SUMMARISE, LARGER, NEW})
 _OFFERS: Final = (
+    (DROP, "Leave them unread"),
+    (SUMMARISE, "Summarise them"),
+    (LARGER, "Larger context"),
+    (NEW, "New chat"),
     (FETCH, "Fetch"),
     (RELOAD, "Load again"),
     (SMALLER, "With half the context"),
@@ -34,12 +41,18 @@ class Notice(Vertical):
         SMALLER: ("reload", "smaller"),
         PLAIN: ("reload", "plain"),
         OTHER: ("model", ""),
+        DROP: ("trim", "drop"),
+        SUMMARISE: ("trim", "summarise"),
+        LARGER: ("reload", "larger"),
+        NEW: ("new", ""),
     }
     """The action of the registry behind each offer, and its argument."""
 
     def __init__(self, shelf: Shelf, keys: Keys, *, id: str) -> None:
         super().__init__(id=id)
         self._shelf, self._keys = shelf, keys
+        self.about_room = False
+        """What is said is that the conversation no longer fits."""
         self.to_fetch: Offer | None = None
         """What is offered in the place of loading again: nothing of that kind is here."""
 
@@ -63,14 +76,30 @@ class Notice(Vertical):
         self.to_fetch = None
         self.query_one("#why", Static).update(Content(sentence))
         self._show(fetch=False, reload=reload and wanted is None)
-        self.display = True
+        self._stand(about_room=False)
         if wanted is not None:
             self._look_for(wanted)
 
+    def offer_room(self, sentence: str, messages: int) -> None:
+        """Say that the conversation no longer fits; 0 messages: leaving older ones unread would not help."""
+        self.workers.cancel_node(self)
+        self.query_one("#why", Static).update(Content(sentence))
+        key = f" · {shown(self._keys['trim'][0])}" if self._keys.get("trim") else ""
+        self.query_one(f"#{DROP}", Button).label = Content(f"Leave {messages:,} unread{key}")
+        self._offer_only(_OF_THE_ROOM if messages else _OF_THE_ROOM - {DROP, SUMMARISE})
+        self._stand(about_room=True)
+
     def _show(self, *, fetch: bool, reload: bool) -> None:
-        for id in (RELOAD, SMALLER, PLAIN):
-            self.query_one(f"#{id}").display = reload
-        self.query_one(f"#{FETCH}").display = fetch
+        offered = {OTHER, *((RELOAD, SMALLER, PLAIN) if reload else ()), *((FETCH,) if fetch else ())}
+        self._offer_only(offered)
+
+    def _offer_only(self, offered: Collection[str]) -> None:
+        for id, _ in _OFFERS:
+            self.query_one(f"#{id}").display = id in offered
+
+    def _stand(self, *, about_room: bool) -> None:
+        self.about_room, self.display = about_room, True
+        self.set_class(about_room, "-room")
 
     @work(exclusive=True)
     async def _look_for(self, wanted: str) -> None:
@@ -88,7 +117,7 @@ class Notice(Vertical):
     def withdraw(self) -> None:
         """Be gone; the focus goes on."""
         self.workers.cancel_node(self)
-        self.to_fetch = None
+        self.to_fetch, self.about_room = None, False
         if self.has_focus_within:
             self.screen.focus_next()
         self.display = False

@@ -97,15 +97,25 @@ class OnScreen:
         """A model is being opened."""
         self._app.base.query_one(Notice).withdraw()
 
+    def offer_room(self, sentence: str, messages: int) -> None:
+        """Say that the conversation no longer fits, and offer."""
+        self._app.base.query_one(Notice).offer_room(sentence, messages)
+
+    def withdraw_room(self) -> None:
+        """There is room again."""
+        if self._app.stands and self._app.base.query_one(Notice).about_room:
+            self.withdraw_offer()
+
     def situation(self) -> Situation:
         """What is going on, as far as it decides which actions make sense."""
         talk, transcript, prompt = self._app.talk, self._app.transcript, self._app.prompt
         focused = self._app.focused
         return Situation(
-            generating=talk.writing is not None or talk.asking,
+            generating=talk.busy,
             loaded=talk.engine.phase is Phase.READY,
             failed=talk.engine.phase in (Phase.FAILED, Phase.NONE),
             has_messages=bool(transcript.records),
+            no_room=self._app.base.query_one(Notice).about_room,
             on_message=focused is transcript,
             prompt_empty=not prompt.text,
             in_prompt=focused is not None and prompt in focused.ancestors_with_self,
@@ -132,7 +142,7 @@ class OnScreen:
         app, base = self._app, self._app.base
         base.query_one(Header).facts = header_facts(app.talk)
         base.query_one(Footer).situation = app.situation()
-        words = status_words(app.talk, app.keys, app.downloads)
+        words = status_words(app.talk, app.keys, app.downloads, app.prompt.text)
         if words != self._status_words:
             self._status_words = words
             base.query_one("#status", Static).update(Content(words), layout=False)

@@ -8,6 +8,7 @@ from itertools import takewhile
 from typing import Final
 
 from specchat.chat.conversation import Node
+from specchat.chat.reading import Cut, cut_in
 from specchat.chat.store import Store
 from specchat.chat.store_file import StoreError
 from specchat.tui.stage import Stage
@@ -16,6 +17,8 @@ from specchat.tui.transcript.records import Record
 
 _AT_ONCE: Final = 100
 """Messages that are read before anything is shown."""
+_AFTER_PAINT_S: Final = 0.3
+"""The thread that reads the rest would take turns with the painting of the end."""
 _LOOK_AGAIN_S: Final = 0.5
 
 
@@ -26,14 +29,17 @@ class Opening:
         self._store, self._stage, self._busy = store, stage, busy
         self._rest: asyncio.Task[None] | None = None
 
-    async def show(self, chat_id: str, before: int | None = None) -> None:
-        """Show the current branch, or what comes in it before a message; raises StoreError."""
+    async def show(self, chat_id: str, before: int | None = None, *, whole: bool = False) -> None:
+        """Show the current branch, or what comes in it before a message; raises StoreError.
+
+        `whole`: wait until all of a long one is read.
+        """
         self.forget()
         end = self._store.thread(chat_id, last=_AT_ONCE)
-        if len(end) < _AT_ONCE:
+        if whole or len(end) < _AT_ONCE:
             self._stage.load(await asyncio.to_thread(self._all, chat_id, before))
             return
-        self._stage.load(records_of(_until(end, before), self._versions_of(end)))
+        self._stage.load(records_of(_until(end, before), self._versions_of(end), self._cut(chat_id, end), whole=False))
         self._rest = asyncio.get_running_loop().create_task(self._show_all(chat_id, before))
 
     def forget(self) -> None:
@@ -43,8 +49,11 @@ class Opening:
             self._rest = None
 
     def _all(self, chat_id: str, before: int | None) -> list[Record]:
-        nodes = self._store.nodes(chat_id)
-        return records_of(_until(self._store.thread(chat_id), before), versions(nodes))
+        nodes, thread = self._store.nodes(chat_id), self._store.thread(chat_id)
+        return records_of(_until(thread, before), versions(nodes), self._cut(chat_id, thread))
+
+    def _cut(self, chat_id: str, thread: list[Node]) -> Cut | None:
+        return cut_in(thread, self._store.cuts(chat_id))
 
     def _versions_of(self, thread: list[Node]) -> dict[int, tuple[int, int]]:
         found = {}
@@ -54,6 +63,7 @@ class Opening:
         return found
 
     async def _show_all(self, chat_id: str, before: int | None) -> None:
+        await asyncio.sleep(_AFTER_PAINT_S)
         while True:
             newest = self._store.thread(chat_id, last=1)
             try:

@@ -39,6 +39,10 @@ class ChatOptions:
     """Called with the name of a theme that the user chose."""
     forget: Callable[[str], None] | None = None
     """Deletes a conversation and all it left; None: from the store alone."""
+    forget_message: Callable[[int], None] | None = None
+    """Deletes a message of this id, what follows it and all they left; None: from the store alone."""
+    when_full: str = "ask"
+    """What becomes of a conversation that no longer fits the context: ask, drop or summarise."""
     export_directory: Path = field(default_factory=Path)
     """Where an export without a path goes."""
     clock: Callable[[], float] = time.monotonic

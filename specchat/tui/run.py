@@ -46,8 +46,15 @@ def _completed(options: ChatOptions, store: Store) -> ChatOptions:
 
         forget_everywhere(store, chat_id, past_text_directory())
 
+    def forget_message(node_id: int) -> None:
+        from specchat.chat.forgetting import forget_message as forget_everywhere
+        from specchat.chat.session import past_text_directory
+
+        forget_everywhere(store, node_id, past_text_directory())
+
     return replace(
         options,
         history=options.history or PromptFile(prompts_path()),
         forget=options.forget or forget,
+        forget_message=options.forget_message or forget_message,
     )

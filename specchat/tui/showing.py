@@ -10,12 +10,15 @@ from textual.content import Content
 
 from specchat.chat.amounts import size
 from specchat.chat.conversation import one_line
+from specchat.tui.aside import Aside
+from specchat.tui.completion import hint
 from specchat.tui.engine_state import Phase
 from specchat.tui.header import HeaderFacts
 from specchat.tui.keymap import Keys, shown
 from specchat.tui.panel.reasons import Choice
 from specchat.tui.shelf import Download, DownloadState
 from specchat.tui.talk import Talk
+from specchat.tui.wording import draft_words
 
 _WAYS: Final = (("help", "keys and commands"), ("model", "models"), ("chats", "past conversations"))
 
@@ -39,7 +42,8 @@ def header_facts(talk: Talk) -> HeaderFacts:
 
 
 def _short_name(file: str) -> str:
-    return one_line(PurePath(file).name.removesuffix(".gguf"))
+    words = draft_words(PurePath(file).name)
+    return words.partition(",")[0].removesuffix(".gguf")
 
 
 def choice_of(talk: Talk) -> Choice:
@@ -49,15 +53,18 @@ def choice_of(talk: Talk) -> Choice:
     return Choice(loaded.method if loaded else "", load.draft_tokens if load else None, speculate)
 
 
-def status_words(talk: Talk, keys: Keys, downloads: Mapping[str, Download]) -> str:
-    """What happens now, or nothing."""
-    parts = []
+def status_words(talk: Talk, keys: Keys, downloads: Mapping[str, Download], typed: str = "") -> str:
+    """What happens now, or nothing; while a slash command is typed, which there are."""
+    commands = hint(typed)
+    parts = [commands] if commands else []
     if talk.loading:
         parts.append(f"{talk.engine.stage} …")
         if not talk.asking:
             parts.append("write meanwhile: it is sent once the model is open")
     if talk.asking:
         parts.append("your question waits for the model" if talk.engine.loaded is None else "your question waits")
+    if talk.aside is not None:
+        parts.append(_aside_words(talk.aside, keys))
     if talk.writing is not None:
         parts.append(_writing_words(talk, keys))
     if talk.waiting:
@@ -80,6 +87,13 @@ def _writing_words(talk: Talk, keys: Keys) -> str:
     if writing.to_read > writing.read:
         return f"reading {writing.read:,} of {writing.to_read:,} tokens{stop}"
     return f"reading the question{stop}"
+
+
+def _aside_words(aside: Aside, keys: Keys) -> str:
+    if aside.stopping:
+        return "stopping …"
+    written = f", {aside.tokens} tok" if aside.tokens else ""
+    return f"{aside.words}{written} · {_key(keys, 'stop')} stops"
 
 
 def _key(keys: Keys, id: str) -> str:

@@ -62,3 +62,9 @@ class Stage(Protocol):
 
     def withdraw_offer(self) -> None:
         """A model is being opened: the offer has had its time."""
+
+    def offer_room(self, sentence: str, messages: int) -> None:
+        """The conversation no longer fits: say so, and offer to leave so many messages unread; 0: that can't help."""
+
+    def withdraw_room(self) -> None:
+        """There is room again, or another conversation: that offer has had its time."""

@@ -6,57 +6,47 @@ import contextlib
 from collections import deque
 from dataclasses import replace
 
-from specchat.chat.conversation import Chat, Node
 from specchat.chat.message import Role
 from specchat.chat.store import Store
 from specchat.chat.store_file import StoreError
+from specchat.tui.aside import Aside
+from specchat.tui.branches import Branches
 from specchat.tui.engine_state import EngineState, Phase
-from specchat.tui.opening import Opening
 from specchat.tui.options import ChatOptions
 from specchat.tui.panel.track import Track
 from specchat.tui.stage import EngineClient, Stage
-from specchat.tui.threads import prompt_of
+from specchat.tui.threads import told
 from specchat.tui.transcript.records import AnswerRecord, UserRecord
 from specchat.tui.writing import Writing
-from specchat.worker.messages import (
-    Ask,
-    Cancel,
-    Figures,
-    Load,
-)
+from specchat.worker.messages import Ask, Cancel, Figures, Load
 
 
-class Talk:
+class Talk(Branches):
     """One conversation at a time, and the answer being written.
 
     Methods that write raise StoreError, whose message is for the user; the screen then shows what is stored.
     """
 
     def __init__(self, worker: EngineClient, store: Store, stage: Stage, options: ChatOptions) -> None:
-        self.worker, self.store, self.stage, self.options = worker, store, stage, options
+        super().__init__(store, stage, options)
+        self.worker = worker
         self.engine = EngineState()
         self.track = Track()
         self.answers = options.answers
-        self.system = self._usual_system = options.system
+        self._usual_system = options.system
         self.speculate_next = True
         """False: the next answer is decoded plainly, to compare."""
-        self.chat: Chat | None = None
-        self.leaf: int | None = None
-        """The message that the next question follows."""
         self.writing: Writing | None = None
+        self.aside: Aside | None = None
+        """What is written out of sight, before any other question."""
         self.waiting: deque[str] = deque()
         """Questions written while another is being answered."""
         self.unsaved: list[tuple[Writing, str]] = []
         """Answers that the store could not take yet, each with why it ended."""
-        self.editing = False
-        """The next question begins a branch in the place of another."""
         self.history: list[tuple[Figures, bool]] = []
         """Figures of the answers since the start, and whether they were drafted for."""
         self._turn = 0
         self._writes_in = ""
-        self._cut = False
-        """The end of the branch is not shown, since it was taken back."""
-        self._opening = Opening(store, stage, lambda: self.writing is not None or self.asking)
         self.asking = False
         """A question waits for the model or for the answer before."""
 
@@ -71,7 +61,7 @@ class Talk:
 
     async def send(self, text: str) -> None:
         """Ask; while an answer is written or another question waits, after it."""
-        if self.writing is not None or self.asking:
+        if self.busy:
             self.waiting.append(text)
             self.stage.changed()
             return
@@ -96,6 +86,10 @@ class Talk:
     def stop(self) -> bool:
         """Stop the answer, keeping what was written, and take back what waits; whether there was anything to stop."""
         self.take_back_waiting()
+        if self.aside is not None:
+            self.aside.stop()
+            self.stage.changed()
+            return True
         writing = self.writing
         if writing is None:
             was, self.asking = self.asking, False
@@ -130,46 +124,6 @@ class Talk:
         await self.show()
         await self._ask()
 
-    async def undo(self, question: Node) -> None:
-        """Take a question back into the prompt; the next one stands in its place."""
-        await self.edit(question.id)
-        await self.show(before=question.id)
-
-    async def edit(self, node_id: int) -> None:
-        """Put a question back into the prompt; sending it begins a branch beside it."""
-        node = self.store.node(node_id)
-        self.leaf, self.editing = node.parent, True
-        self.stage.put_in_prompt(node.text)
-        self.stage.changed()
-
-    async def leave_editing(self) -> bool:
-        """The next question follows the branch as it was, which is shown again; whether it did not before."""
-        was, self.editing = self.editing, False
-        if was:
-            thread = self.thread()
-            self.leaf = thread[-1].id if thread else None
-            if self._cut:
-                await self.show()
-            self.stage.changed()
-        return was
-
-    async def branch_from(self, node_id: int) -> None:
-        """The next question follows this message."""
-        if self.chat is not None:
-            self.store.select(self.chat.id, node_id)
-            self.leaf, self.editing = node_id, False
-            await self.show()
-
-    async def walk(self, node_id: int, step: int) -> Node | None:
-        """Show the version of this message `step` places further and return it; None where there is none."""
-        version = self.store.walk(node_id, step)
-        if version is None:
-            return None
-        thread = self.thread()
-        self.leaf, self.editing = thread[-1].id, False
-        await self.show()
-        return version
-
     async def new(self) -> None:
         """Begin an empty conversation."""
         self._leave()
@@ -177,11 +131,14 @@ class Talk:
         self.stage.load(())
         self.stage.changed()
 
-    async def open(self, chat_id: str) -> None:
-        """Show a conversation and go on with it."""
+    async def open(self, chat_id: str, node_id: int | None = None) -> None:
+        """Show a conversation and go on with it, in a branch through a message where one is named."""
         chat = self.store.chat(chat_id)
         self._leave()
         self.chat, self.system = chat, chat.system
+        if node_id is not None:
+            await self.show_through(node_id)
+            return
         thread = self.thread()
         self.leaf = thread[-1].id if thread else None
         await self.show()
@@ -192,20 +149,10 @@ class Talk:
         if self.chat is not None:
             self.store.set_system(self.chat.id, system)
 
-    def thread(self) -> list[Node]:
-        """The branch on the screen."""
-        return self.store.thread(self.chat.id) if self.chat is not None else []
-
-    async def show(self, *, before: int | None = None) -> None:
-        """Show the present branch as it is stored, or what comes in it before a message."""
-        if self.chat is not None:
-            self._cut = before is not None
-            await self._opening.show(self.chat.id, before)
-            self.stage.changed()
-
     def _leave(self) -> None:
         """Another conversation is coming: an answer being written is finished out of sight."""
         self.stop()
+        self.stage.withdraw_room()
         self._opening.forget()
         self.waiting.clear()
         self.editing = self.asking = False
@@ -224,41 +171,84 @@ class Talk:
     async def ask_if_ready(self) -> None:
         """Have the waiting question answered, if a model is there and the answer before is finished."""
         chat = self.chat
-        if not self.asking or chat is None or self.writing is not None or self.engine.loaded is None:
+        busy = self.writing is not None or self.aside is not None
+        if not self.asking or chat is None or busy or self.engine.loaded is None:
             return
+        self.stage.withdraw_room()
         self.asking = False
         thread = self.thread()
         node = self.store.add(chat.id, self.leaf, Role.ASSISTANT, "", model=self.engine.loaded.name)
         self.leaf = node.id
-        self._turn += 1
         max_tokens = self.answers.max_tokens
-        self.writing = Writing(self._turn, node.id, self.speculate_next, self.options.clock(), max_tokens)
+        self.writing = Writing(self._turn + 1, node.id, self.speculate_next, self.options.clock(), max_tokens)
         self._writes_in = chat.id
         self.track.begin()
         siblings = self.store.siblings(node.id)
         branch = (len(siblings), len(siblings))
         self.stage.begin_answer(AnswerRecord(str(node.id), node.model, branch=branch, max_tokens=max_tokens))
-        answers = self.answers
-        self.worker.send(
-            Ask(
-                turn=self._turn,
-                chat=chat.id,
-                messages=prompt_of(self.system, thread),
-                sampling=dict(answers.sampling),
-                accept=answers.accept,
-                seed=answers.seed,
-                branch=len(siblings) - 1,
-                max_tokens=answers.max_tokens,
-                thinking=answers.thinking,
-                stop_strings=answers.stop,
-                speculate=self.speculate_next,
-            )
-        )
+        messages = told(self.asked(thread))
+        self.worker.send(self.request(messages, chat.id, branch=len(siblings) - 1, speculate=self.speculate_next))
         self.speculate_next = True
         self.stage.changed()
 
+    def request(
+        self,
+        messages: tuple[tuple[str, str], ...],
+        chat_id: str = "",
+        *,
+        branch: int = 0,
+        speculate: bool = True,
+        max_tokens: int | None = None,
+    ) -> Ask:
+        """The next answer as it is asked for, drawn as the user set it; without a conversation none of it is kept."""
+        self._turn += 1
+        answers = self.answers
+        return Ask(
+            turn=self._turn,
+            chat=chat_id,
+            messages=messages,
+            sampling=dict(answers.sampling),
+            accept=answers.accept,
+            seed=answers.seed,
+            branch=branch,
+            max_tokens=max_tokens or answers.max_tokens,
+            thinking=answers.thinking,
+            stop_strings=answers.stop,
+            speculate=speculate,
+        )
+
+    def begin_aside(self, words: str) -> Aside:
+        """Begin something out of sight; nothing else may be under way."""
+        self.aside = Aside(self.worker.send, words)
+        self.stage.changed()
+        return self.aside
+
+    async def end_aside(self) -> None:
+        """It is over: what was asked meanwhile comes next."""
+        self.aside = None
+        self.stage.changed()
+        await self.go_on()
+
+    async def go_on(self) -> None:
+        """Have the question answered that waits for the model, else the next one."""
+        question = ""
+        try:
+            await self.ask_if_ready()
+            if self.waiting and not self.busy:
+                question = self.waiting.popleft()
+                await self.send(question)
+        except StoreError as error:
+            # The question that waited for the model is stored; those behind it are nowhere but here.
+            self.stage.say(str(error) if question else f"{error} /retry asks again.", "error")
+            unasked = [question, *self.waiting] if question else list(self.waiting)
+            self.waiting.clear()
+            if unasked:
+                self.stage.put_in_prompt("\n\n".join(unasked))
+
     async def close(self) -> None:
         """Keep what was written, and end the worker."""
+        if self.aside is not None:
+            self.aside.stop()
         writing, self.writing = self.writing, None
         unsaved = [*self.unsaved, (writing, "cancelled")] if writing is not None else self.unsaved
         for answer, reason in unsaved:
@@ -270,6 +260,11 @@ class Talk:
         """Whether the model thinks first, from the next answer on."""
         self.answers = replace(self.answers, thinking=thinking)
         self.stage.changed()
+
+    @property
+    def busy(self) -> bool:
+        """An answer is written or waited for, or something is under way out of sight."""
+        return self.writing is not None or self.asking or self.aside is not None
 
     @property
     def loading(self) -> bool:

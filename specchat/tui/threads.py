@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
-from specchat.chat.conversation import Node, exchanges
+from specchat.chat.conversation import Node
 from specchat.chat.message import Role
-from specchat.tui.transcript.records import AnswerRecord, Record, UserRecord
+from specchat.chat.reading import Asked, Cut, unread
+from specchat.tui.transcript.records import AnswerRecord, Record, Unread, UserRecord
 from specchat.tui.wording import answer_line
 from specchat.worker.messages import Figures, Span
 
@@ -19,23 +20,26 @@ UNFINISHED = "error"
 _KILLED = "The program ended while this was written."
 
 
-def prompt_of(system: str, thread: Sequence[Node]) -> tuple[tuple[str, str], ...]:
-    """What the model is asked with: system prompt, then questions and answers in turn, without past reasoning."""
-    messages = [(Role.SYSTEM.value, system)] if system.strip() else []
-    pairs, waiting = exchanges(thread)
-    messages += [(node.role.value, node.text) for pair in pairs for node in pair]
-    if waiting is not None:
-        messages.append((Role.USER.value, waiting.text))
-    return tuple(messages)
+def told(asked: Asked) -> tuple[tuple[str, str], ...]:
+    """What the model is asked with, as the worker takes it: without past reasoning."""
+    return tuple((message.role.value, message.content) for message in asked.messages)
 
 
-def records_of(thread: Sequence[Node], branches: Branches) -> list[Record]:
-    """The branch for the transcript; system messages are not shown there."""
+def records_of(
+    thread: Sequence[Node], branches: Branches, cut: Cut | None = None, *, whole: bool = True
+) -> list[Record]:
+    """The branch for the transcript; system messages are not shown there.
+
+    `whole`: the thread is not only the end of one, so that its messages can be counted.
+    """
     records: list[Record] = []
     for node in thread:
         branch = branches.get(node.id, (1, 1))
         if node.role is Role.USER:
-            records.append(UserRecord(str(node.id), node.text, branch))
+            record = UserRecord(str(node.id), node.text, branch)
+            if cut is not None and cut.node_id == node.id:
+                record.unread = Unread(unread(thread, cut) if whole else None, cut.summary)
+            records.append(record)
         elif node.role is Role.ASSISTANT:
             records.append(_answer_record(node, branch))
     return records

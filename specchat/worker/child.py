@@ -18,7 +18,7 @@ import threading
 from pathlib import Path
 
 from specchat.worker.frames import GREETING, receive
-from specchat.worker.messages import Ask, Cancel, Close, Load, Request
+from specchat.worker.messages import Ask, Cancel, Close, Load, Measure, Request
 
 _PR_SET_PDEATHSIG = 1
 _READY_TO_BE_KILLED = "500"
@@ -58,7 +58,7 @@ class Inbox:
             return
         if isinstance(request, Ask):
             self._waiting.add(request.turn)
-        else:
+        elif not isinstance(request, Measure):
             # Another model, or the end: no one waits for the answers before it.
             self._cancelled |= self._waiting
         self._requests.put(request)
@@ -101,6 +101,8 @@ def _serve(connection: socket.socket, inbox: Inbox) -> None:
         elif isinstance(request, Ask):
             service.ask(request)
             inbox.done(request.turn)
+        elif isinstance(request, Measure):
+            service.measure(request)
     service.close()
     outbox.close()
 

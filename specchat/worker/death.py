@@ -9,9 +9,8 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
-import platformdirs
-
 from specchat.chat.text import visible
+from specchat.worker.logs import engine_log, native_log
 
 DIES_QUICKLY = {"GGML_NO_BACKTRACE": "1"}
 """A worker's environment: else llama.cpp starts a debugger when it aborts, whose backtrace takes seconds."""
@@ -31,8 +30,7 @@ class Witness:
     """Sees a worker's birth, so that its death can be told from what the logs and the kernel said since."""
 
     def __init__(self) -> None:
-        directory = Path(platformdirs.user_log_path("specchat", appauthor=False))
-        self._own, self._native = directory / "worker.log", directory / "llama.log"
+        self._own, self._native = engine_log(), native_log()
         with contextlib.suppress(OSError):
             if self._own.stat().st_size > _LOG_LIMIT_BYTES:
                 self._own.unlink()

@@ -31,7 +31,7 @@ class Ask:
     turn: int
     """Numbers the answer; every event about it carries the number."""
     chat: str
-    """Names the conversation where its text is kept for drafting."""
+    """Names the conversation where its text is kept for drafting; empty: it is not kept."""
     messages: tuple[tuple[str, str], ...]
     sampling: Mapping[str, float] = field(default_factory=dict)
     """What the user chose over the model's defaults."""
@@ -47,6 +47,18 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
+class Measure:
+    """Say how much of a conversation fits; `messages` and `thinking` as in `Ask`."""
+
+    number: int
+    """Comes back with what was measured."""
+    messages: tuple[tuple[str, str], ...]
+    head: int = 0
+    """How many messages at the beginning stay in any case."""
+    thinking: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Cancel:
     """Stop the answer that is being written, prefill included."""
 
@@ -58,7 +70,7 @@ class Close:
     """Free everything and end."""
 
 
-Request = Load | Ask | Cancel | Close
+Request = Load | Ask | Measure | Cancel | Close
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +101,8 @@ class Loaded:
     free_bytes: int = 0
     own_bytes: int = 0
     """What closing the model would free on the device that computes."""
+    template: str = ""
+    """How the model wants conversations laid out: Jinja, from its file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +188,20 @@ class Finished:
 
 
 @dataclass(frozen=True, slots=True)
+class Measured:
+    """How much of a conversation fits the context."""
+
+    number: int
+    tokens: int = 0
+    """Of the whole prompt."""
+    first: int | None = None
+    """The question from which on it fills half of the context at most, so that there is room for a while; where that
+    can't be, the last question, if it fits at all. None: it does not."""
+    error: str = ""
+    """A sentence, where it could not be measured."""
+
+
+@dataclass(frozen=True, slots=True)
 class Note:
     """A sentence for the user, said once."""
 
@@ -189,4 +217,4 @@ class Died:
     """The answer that it was writing."""
 
 
-Event = Loading | Loaded | LoadFailed | Prefill | Tokens | Finished | Note | Died
+Event = Loading | Loaded | LoadFailed | Prefill | Tokens | Finished | Measured | Note | Died

@@ -7,8 +7,7 @@ import gc
 import sys
 import time
 import traceback
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import cast
@@ -31,7 +30,21 @@ from specchat.llama.library import library
 from specchat.retrieval.errors import DatastoreError
 from specchat.speculation.mode import AcceptanceMode
 from specchat.worker.figures import AnswerFigures
-from specchat.worker.messages import Ask, Figures, Finished, Load, Loaded, LoadFailed, Loading, Note, Prefill
+from specchat.worker.given import AnswersGiven
+from specchat.worker.measuring import first_that_fits, room
+from specchat.worker.messages import (
+    Ask,
+    Figures,
+    Finished,
+    Load,
+    Loaded,
+    LoadFailed,
+    Loading,
+    Measure,
+    Measured,
+    Note,
+    Prefill,
+)
 from specchat.worker.outbox import INTERVAL_S, Outbox
 from specchat.worker.spans import Provenance
 
@@ -39,7 +52,6 @@ _SENTENCES = (
     CatalogueError, ModelUnavailable, PreferencesError, TemplateError, LlamaError, SettingsError, DatastoreError,
 )  # fmt: skip
 """Errors whose message is a sentence for the user."""
-_ANSWERS_KEPT = 500
 
 
 class Service:
@@ -49,7 +61,7 @@ class Service:
         self._outbox = outbox
         self._is_cancelled = is_cancelled
         self._session: Session | None = None
-        self._answers = _Answers()
+        self._answers = AnswersGiven()
 
     def warm(self) -> None:
         """Load llama.cpp before it is asked for; where it can't be, the first `load` says so."""
@@ -108,9 +120,39 @@ class Service:
         for note in notes:
             self._outbox.put(Note(note))
 
+    def measure(self, request: Measure) -> None:
+        """Say how much of a conversation fits the context."""
+        session = self._session
+        if session is None:
+            self._outbox.put(Measured(request.number, error="No model is open. Open one first."))
+            return
+        messages, build = self._messages(request.messages), session.builder.build
+
+        def tokens(some: Sequence[Message]) -> int:
+            return len(build(some, enable_thinking=request.thinking).token_ids)
+
+        try:
+            first = first_that_fits(messages, request.head, session.engine.target.n_ctx, tokens)
+            measured = Measured(request.number, tokens(messages), first)
+        except Exception as error:
+            measured = Measured(request.number, error=_sentence(error))
+        self._outbox.put(measured)
+
+    def _messages(self, told: Sequence[tuple[str, str]]) -> list[Message]:
+        return [self._answers.message(Role(role), text) for role, text in told]
+
     def _begun(self, session: Session, request: Ask) -> Turn:
+        turn = self._turn(session, request)
+        length, context = turn.answer.timings.prompt_tokens, session.engine.target.n_ctx
+        wanted = min(room(context), request.max_tokens or context)
+        if context - length < wanted and sum(role == Role.USER for role, _ in request.messages) > 1:
+            # An answer of a few words helps nobody where older messages could be left out.
+            raise PromptTooLong(f"The prompt has {length:,} tokens and the context holds {context:,}.")
+        return turn
+
+    def _turn(self, session: Session, request: Ask) -> Turn:
         return session.ask(
-            [self._answers.message(Role(role), text) for role, text in request.messages],
+            self._messages(request.messages),
             _answer_settings(session, request),
             stop_strings=request.stop_strings,
             enable_thinking=request.thinking,
@@ -138,6 +180,8 @@ class Service:
         self._outbox.put(Finished(request.turn, reason.value, final, error, full))
 
     def _take_leave(self, session: Session, request: Ask, turn: Turn) -> None:
+        if not request.chat:
+            return
         self._answers.add(turn.text, turn.answer.token_ids)
         session.id = request.chat
         if request.speculate:
@@ -148,31 +192,6 @@ class Service:
 
     def _fail(self, request: Ask, sentence: str, *, context_full: bool = False) -> None:
         self._outbox.put(Finished(request.turn, FinishReason.ERROR.value, Figures(), sentence, context_full))
-
-
-class _Answers:
-    """The tokens of the answers given, by their text: they are what the model said, and its cache holds them."""
-
-    def __init__(self) -> None:
-        self._vocabulary = ""
-        self._ids: OrderedDict[str, tuple[int, ...]] = OrderedDict()
-
-    def keep_for(self, vocabulary: str) -> None:
-        """Forget all where the ids of this vocabulary mean something else."""
-        if vocabulary != self._vocabulary:
-            self._ids.clear()
-            self._vocabulary = vocabulary
-
-    def add(self, text: str, ids: Iterable[int]) -> None:
-        """Remember the tokens of an answer, and no longer those of the oldest."""
-        self._ids.pop(text.strip(), None)
-        self._ids[text.strip()] = tuple(ids)
-        if len(self._ids) > _ANSWERS_KEPT:
-            self._ids.popitem(last=False)
-
-    def message(self, role: Role, text: str) -> Message:
-        """The message, with its tokens where it is an answer that was given."""
-        return Message(role, text, self._ids.get(text.strip()) if role is Role.ASSISTANT else None)
 
 
 class _Throttled:
@@ -204,6 +223,7 @@ def _loaded(session: Session, seconds: float) -> Loaded:
         device=memory.device,
         used_bytes=memory.used_bytes,
         free_bytes=memory.free_bytes,
+        template=engine.model.chat_template or "",
     )
 
 
@@ -258,7 +278,7 @@ def _sentence(error: Exception) -> str:
     """The error as a sentence for the user; of a fault of the program, what led to it goes to the log, without text."""
     if isinstance(error, PromptTooLong):
         # What follows is advice for the command line; the chat has its own.
-        return str(error).partition(". ")[0] + "."
+        return str(error).partition(". ")[0].rstrip(".") + "."
     if isinstance(error, _SENTENCES):
         return str(error)
     if isinstance(error, MemoryError):

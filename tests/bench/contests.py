@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from specchat.bench.contest import Contest, Extent, Sample
 from specchat.bench.entrants import PLAIN, Arm, Figures
+from specchat.bench.extent import Extent
 from specchat.bench.passes import Passes
+from specchat.bench.results import Contest, Sample
 from specchat.drafters.method import Method
 
 DRAFT, SUFFIX = Arm(Method.DRAFT, 3), Arm(Method.SUFFIX, 7)

@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from specchat.bench import contest as contests
-from specchat.bench.contest import Contest, Extent, arms_of, contest, oracles
+from specchat.bench import heat as heats
+from specchat.bench.contest import arms_of, contest, oracles
 from specchat.bench.entrants import PLAIN, Arm, Entrant, Figures, Model, Ours, enter
+from specchat.bench.extent import Extent
 from specchat.bench.prompts import BENCH_CLASSES, PROMPTS
+from specchat.bench.results import Contest
 from specchat.bench.summary import summarise
 from specchat.chat.message import Message, Role
 from specchat.chat.session import Session
@@ -112,7 +114,48 @@ def test_a_budget_ends_it_with_whole_cells_only(model: Model) -> None:
     found = contest(model, replace(TINY, rounds=500, budget_s=0.01), arms_of([Method.SUFFIX]))
     assert not found.complete
     assert order(found) == ["none", "suffix k=7"]
-    assert "cut short" in laid_out(environment(io.BytesIO()), found, summarise(found))
+    said = laid_out(environment(io.BytesIO()), found, summarise(found))
+    assert "Left out for want of time (--full has no limit): answers" not in said
+    assert "Left out for want of time (--full has no limit): round 1 of" in said
+    assert "rounds 2 to 500" in said
+
+
+def opened_arms(monkeypatch: pytest.MonkeyPatch, most: int = 1000) -> list[str]:
+    """The labels of all that are opened, of which there are at most so many."""
+    opened, rightly = list[str](), enter
+
+    def watched(model: Model, arm: Arm, folder: Path) -> Session:
+        if len(opened) >= most:
+            raise LlamaError("No more.")
+        opened.append(arm.label)
+        return rightly(model, arm, folder)
+
+    monkeypatch.setattr(heats, "enter", watched)
+    return opened
+
+
+def test_each_round_has_contestants_that_were_opened_anew(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = opened_arms(monkeypatch)
+    found = contest(model, replace(TINY, budget_s=None, rounds=3), arms_of([Method.SUFFIX]))
+    assert opened == ["none", "suffix k=7"] * 3
+    assert (found.openings, found.complete, len(found.samples)) == (3, True, 2 * 4 * 3)
+
+
+def test_a_round_that_cannot_be_opened_leaves_what_was_measured_before(
+    model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened_arms(monkeypatch, most=3)
+    found = contest(model, replace(TINY, budget_s=None), arms_of([Method.SUFFIX]))
+    assert len(found.samples) == 2 * 4
+    assert found.left_out == "round 2"
+    assert any("could not be opened for another round: No more." in note for note in found.notes)
+
+
+def test_passes_that_would_take_too_long_are_left_out_and_one_row_never(model: Model) -> None:
+    found = contest(model, replace(TINY, rounds=1, budget_s=1e-6, largest_pass=64), arms_of([Method.SUFFIX]))
+    assert found.passes is not None
+    assert list(found.passes.seconds) == [1]
+    assert found.passes.ratio(8) == 1.0
 
 
 def test_an_interrupt_keeps_what_was_measured(model: Model) -> None:
@@ -148,7 +191,7 @@ def short_of_memory(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
         open_now.discard(id(session))
         close(session)
 
-    monkeypatch.setattr(contests, "enter", opened)
+    monkeypatch.setattr(heats, "enter", opened)
     monkeypatch.setattr(Session, "close", closed)
 
 

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from specchat.bench.contest import Contest, Sample
 from specchat.bench.entrants import PLAIN, Arm, Figures
 from specchat.bench.passes import Passes
+from specchat.bench.results import Contest, Sample
 from specchat.bench.summary import Row, as_data, summarise
 from specchat.drafters.method import Method
 from specchat.speculation.theory import expected_tokens

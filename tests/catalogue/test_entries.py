@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from specchat.catalogue.entries import Catalogue, Entry, HeadKind, Thinking
+from specchat.catalogue.entries import Catalogue, Entry, Thinking
 from specchat.catalogue.errors import CatalogueError, ModelUnavailable
+from specchat.catalogue.head_kind import HeadKind
 from specchat.catalogue.locate import locate
 from specchat.catalogue.sources import CutFromTarget, HubFile, HubQuery, LocalFile, PackageFile
 from specchat.speculation.params import SamplingParams
@@ -27,8 +28,8 @@ license = "MIT"
 gated = true
 rank = 3
 note = "Untested."
+rank_without_head = 7
 drafter = "eagle"
-head = {{ repo = "user/heads", file = "h.gguf" }}
 thinking = {{ default = true, switch = "enable_thinking" }}
 sampling_without_thinking = {{ temperature = 0.7 }}
 [mine.sampling]
@@ -42,8 +43,11 @@ sha256 = "{SHA.upper()}"
 [loose]
 target = {{ repo = "user/repo", file = "a.gguf" }}
 draft = {{ repo = "user/repo", quant = "Q8_0", revision = "main" }}
-drafter = "mtp"
 thinking = false
+[later]
+target = {{ repo = "user/repo", file = "a.gguf" }}
+draft = {{ repo = "user/heads", file = "h.gguf" }}
+drafter = "assistant"
 """
 
 
@@ -78,7 +82,8 @@ def test_every_key_is_read(tmp_path: Path) -> None:
     assert entry.sampling == {"temperature": 0.6}
     assert entry.sampling_without_thinking == {"temperature": 0.7}
     assert (entry.gated, entry.rank, entry.note) == (True, 3, "Untested.")
-    assert (entry.drafter, entry.head) == (HeadKind.EAGLE, HubFile("user/heads", "h.gguf"))
+    assert (entry.drafter, entry.draft, entry.head) == (HeadKind.EAGLE, LocalFile(Path("/models/small.gguf")), None)
+    assert entry.rank_without_head == 7
     assert entry.thinking == Thinking(by_default=True, switch="enable_thinking")
 
 
@@ -105,16 +110,38 @@ def test_sampling_defaults_follow_whether_the_model_thinks() -> None:
     assert Entry("a", "A", target, sampling=on).sampling_when(False) == on
 
 
-def test_a_draft_head_that_cannot_be_used_yet_is_said_and_replaced_by_the_suffix_method(tmp_path: Path) -> None:
+def test_a_head_that_can_not_be_used_yet_is_said_and_replaced_by_the_suffix_method(tmp_path: Path) -> None:
     models = catalogue(tmp_path, FULL)
-    assert models.find("loose").method == "suffix"
-    assert models.find("loose").fallback == (
-        "loose comes with an MTP head, which specchat can't draft with yet. It drafts by the method suffix instead."
+    later = models.find("later")
+    assert (later.method, later.drafter, later.head) == ("suffix", HeadKind.ASSISTANT, HubFile("user/heads", "h.gguf"))
+    assert later.fallback == (
+        "later comes with an MTP assistant, which specchat can't draft with yet. "
+        "It drafts by the method suffix instead."
     )
-    assert "an EAGLE-3 head" in (models.find("mine").fallback or "")
-    assert models.find("pinned").fallback is None
-    # A head is no draft model: nothing may load it as one, or fetch it.
-    assert models.find("mine").head not in models.find("mine").hub_sources
+    # Nothing may load it as a draft model, or fetch it.
+    assert later.draft is None
+    assert later.hub_sources == (later.target,)
+    assert models.find("mine").fallback is models.find("pinned").fallback is None
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        ("", "text only"),
+        ('draft = { path = "d" }', "draft model"),
+        ("draft = { drop_layers = [1] }", "own layers"),
+        ('drafter = "mtp"', "MTP head in the file"),
+        ('drafter = "mtp"\ndraft = { path = "d" }', "MTP head"),
+        ('drafter = "eagle"\ndraft = { path = "d" }', "EAGLE-3 head"),
+        ('drafter = "medusa"\ndraft = { path = "d" }', "Medusa heads"),
+        ('drafter = "assistant"\ndraft = { path = "d" }', "text only"),
+    ],
+)
+def test_an_entry_names_what_drafts_for_it(tmp_path: Path, lines: str, words: str) -> None:
+    entry = catalogue(tmp_path, f'[a]\ntarget = {{ path = "x" }}\n{lines}\n').find("a")
+    assert entry.drafted_by == words
+    # A head that can be used is one way to draft among others.
+    assert entry.method == ("suffix" if "assistant" in lines else None)
 
 
 def test_models_are_chosen_unasked_by_rank_and_never_without_one(tmp_path: Path) -> None:
@@ -123,6 +150,22 @@ def test_models_are_chosen_unasked_by_rank_and_never_without_one(tmp_path: Path)
         for name, rank in (("c", "rank = 5"), ("z", ""), ("b", "rank = 5"), ("a", "rank = 7"), ("d", "rank = 0"))
     )
     assert [entry.id for entry in catalogue(tmp_path, text).by_preference()] == ["d", "b", "c", "a"]
+
+
+def test_a_model_may_have_another_rank_where_its_head_can_not_be_used(tmp_path: Path) -> None:
+    text = """
+[headed]
+target = { path = "x.gguf" }
+drafter = "mtp"
+rank = 1
+rank_without_head = 3
+[plain]
+target = { path = "x.gguf" }
+rank = 2
+"""
+    models = catalogue(tmp_path, text)
+    assert [entry.id for entry in models.by_preference(heads=True)] == ["headed", "plain"]
+    assert [entry.id for entry in models.by_preference()] == ["plain", "headed"]
 
 
 class TestPackaged:
@@ -135,6 +178,7 @@ class TestPackaged:
             "mistral-small-3.2-24b", "gpt-oss-20b", "smollm2-1.7b", "qwen3.6-27b-mtp", "demo",
         }  # fmt: skip
         assert promised <= set(models.entries)
+        assert models.by_preference(heads=True)[0].id == "qwen3.6-27b-mtp"
         assert models.by_preference()[0].id == "qwen3-14b"
         assert models.by_preference()[-1].id == "demo"
 
@@ -146,7 +190,7 @@ class TestPackaged:
             assert isinstance(source, HubFile)
             assert source.size is not None
             assert source.size > 10**8
-            if source.sha256 is None or (source.revision is None and source is not entry.head):
+            if source.sha256 is None or source.revision is None:
                 assert "pinned" in entry.note
 
     @pytest.mark.parametrize("name", sorted(Catalogue().entries))
@@ -167,12 +211,33 @@ class TestPackaged:
         hashes = [source.sha256 for source in sources if isinstance(source, HubFile) and source.sha256]
         assert len(hashes) == len(set(hashes))
 
-    def test_what_can_not_be_drafted_with_yet_falls_back_to_suffix(self) -> None:
-        for name in ("qwen3.6-27b-mtp", "gpt-oss-20b"):
-            entry = Catalogue().find(name)
-            assert entry.drafter is not None
-            assert entry.draft is None
-            assert entry.method == "suffix"
+    @pytest.mark.parametrize(
+        ("name", "words"),
+        [
+            ("qwen3.6-27b-mtp", "MTP head in the file"),
+            ("qwen3.8-27b", "MTP head in the file"),
+            ("qwen3.6-27b", "EAGLE-3 head"),
+            ("gpt-oss-20b", "EAGLE-3 head"),
+            ("gemma-4-12b", "text only"),
+            ("qwen3-14b", "draft model"),
+            ("qwen3-4b", "text only"),
+            ("demo", "own layers"),
+        ],
+    )
+    def test_it_names_what_drafts(self, name: str, words: str) -> None:
+        assert Catalogue().find(name).drafted_by == words
+
+    def test_a_head_is_fetched_with_its_target(self) -> None:
+        entry = Catalogue().find("gpt-oss-20b")
+        assert [getattr(source, "file", "") for source in entry.hub_sources] == [
+            "gpt-oss-20b-mxfp4.gguf",
+            "eagle3-gpt-oss-20b-Q8_0.gguf",
+        ]
+
+    def test_a_head_that_shares_the_target_s_cache_waits(self) -> None:
+        entry = Catalogue().find("gemma-4-12b")
+        assert (entry.drafter, entry.method) == (HeadKind.ASSISTANT, "suffix")
+        assert entry.fallback is not None
 
 
 def test_the_user_s_own_entries_overlay_the_packaged_ones(tmp_path: Path) -> None:
@@ -219,8 +284,13 @@ def test_the_user_s_own_entries_overlay_the_packaged_ones(tmp_path: Path) -> Non
         ('[a]\ntarget = { path = "x" }\nthinking = "on"\n', "thinking must be true, false, or a table"),
         ('[a]\ntarget = { path = "x" }\nthinking = { switch = "x" }\n', r"\[a.thinking\]: default is missing"),
         ('[a]\ntarget = { path = "x" }\nthinking = { default = true }\n', r"\[a.thinking\]: switch is missing"),
-        ('[a]\ntarget = { path = "x" }\ndrafter = "medusa"\n', "drafter must be mtp or eagle"),
-        ('[a]\ntarget = { path = "x" }\nhead = { path = "y" }\n', "drafter is missing: it says of which kind head is"),
+        ('[a]\ntarget = { path = "x" }\ndrafter = "dflash"\n', "drafter must be mtp, eagle, medusa or assistant"),
+        ('[a]\ntarget = { path = "x" }\ndrafter = "eagle"\n', "draft is missing: eagle names a head in a file"),
+        ('[a]\ntarget = { path = "x" }\ndrafter = "mtp"\ndraft = { drop_layers = [1] }\n', "draft must be the file of"),
+        (
+            '[a]\ntarget = { path = "x" }\nrank = 1\nrank_without_head = 2\n',
+            "rank_without_head is only for a model with",
+        ),
         ('[a]\ntarget = { path = "x" }\ngated = 1\n', "gated must be true or false"),
         ('[a]\ntarget = { path = "x" }\nrank = -1\n', "rank must be a whole number"),
         ('[none]\ntarget = { path = "x" }\n', "'none' can't be the name of a model"),
@@ -250,7 +320,7 @@ def test_an_unknown_model_is_answered_with_the_nearest_name(tmp_path: Path) -> N
     models = catalogue(tmp_path, FULL)
     with pytest.raises(ModelUnavailable, match="Did you mean mine"):
         models.find("mnie")
-    with pytest.raises(ModelUnavailable, match="There are: loose, mine, pinned"):
+    with pytest.raises(ModelUnavailable, match="There are: later, loose, mine, pinned"):
         models.find("zzzzzz")
 
 

@@ -10,12 +10,12 @@ import pytest
 
 from specchat.catalogue.entries import Catalogue, Entry
 from specchat.catalogue.sources import HubQuery, LocalFile
-from specchat.chat import continuing
+from specchat.chat import continuing, reading
 from specchat.chat.continuing import begin, earlier, model_of, record
 from specchat.chat.message import Message, Role
 from specchat.chat.store import Store
 from specchat.chat.store_file import NotStored
-from specchat.tui.threads import prompt_of
+from specchat.tui.threads import told
 
 
 @pytest.fixture
@@ -73,7 +73,8 @@ def test_only_questions_that_were_answered_are_sent_wherever_the_others_stand(st
     answer = store.add(chat.id, again.id, Role.ASSISTANT, "answered")
     store.add(chat.id, answer.id, Role.USER, "waiting")
     assert [message.content for message in earlier(store, None)[1]] == ["asked", "answered"]
-    assert prompt_of("", store.thread(chat.id)) == (("user", "asked"), ("assistant", "answered"), ("user", "waiting"))
+    all_of_it = told(reading.asked("", store.thread(chat.id)))
+    assert all_of_it == (("user", "asked"), ("assistant", "answered"), ("user", "waiting"))
 
 
 def test_a_model_is_found_again_by_id_name_reference_or_path(

@@ -10,6 +10,7 @@ import pytest
 
 from specchat.catalogue.entries import Catalogue, Entry
 from specchat.catalogue.errors import ModelUnavailable
+from specchat.catalogue.head_kind import HeadKind
 from specchat.catalogue.hub import Hub, Patience
 from specchat.catalogue.hub_errors import HubError
 from specchat.catalogue.sources import CutFromTarget, HubFile, HubQuery, LocalFile, PackageFile
@@ -70,6 +71,18 @@ def test_the_first_in_rank_that_is_here_and_fits_is_taken(home: Household) -> No
     assert models.chosen(None).id == "second"
     assert models.chosen("third").id == "third"
     assert home.hub.asked() == []
+
+
+@pytest.mark.parametrize(("heads", "taken"), [(True, "headed"), (False, "plain")])
+def test_a_model_with_a_trained_head_comes_first_only_where_heads_can_be_used(
+    home: Household, monkeypatch: pytest.MonkeyPatch, heads: bool, taken: str
+) -> None:
+    monkeypatch.setattr(check.Check, "heads", heads)
+    headed = replace(local(home, "headed", 1), rank_without_head=3, drafter=HeadKind.MTP)
+    models = models_of({"headed": headed, "plain": local(home, "plain", 2)})
+    assert (found := models.default()) is not None
+    assert found.id == taken
+    models.close()
 
 
 def test_what_does_not_fit_is_passed_over(home: Household, monkeypatch: pytest.MonkeyPatch) -> None:

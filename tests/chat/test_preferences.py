@@ -44,6 +44,7 @@ def test_past_text_can_be_switched_off() -> None:
         ("[suffix]\nremembr = false\n", "has no key remembr; there are: remember"),
         ('[suffix]\nremember = "no"\n', "must be true or false"),
         ("[chat]\ntheme = 3\n", "theme must be the name of a theme"),
+        ('[chat]\nwhen_full = "stop"\n', "when_full is 'stop', but it must be one of: ask, drop, summarise"),
     ],
 )
 def test_a_wrong_file_is_answered_with_its_path(text: str, complaint: str) -> None:
@@ -56,6 +57,12 @@ def test_a_wrong_file_is_answered_with_its_path(text: str, complaint: str) -> No
 def test_keys_and_theme_are_read_for_the_chat() -> None:
     write('[chat]\ntheme = "nord"\nkeep_questions = false\n[keys]\nstop = "ctrl+x"\n')
     assert read_preferences() == Preferences(theme="nord", keep_questions=False, keys={"stop": "ctrl+x"})
+
+
+def test_what_happens_when_the_context_is_full_is_read_for_the_chat() -> None:
+    assert read_preferences().when_full == "ask"
+    write('[chat]\nwhen_full = "drop"\n')
+    assert read_preferences().when_full == "drop"
 
 
 def test_a_theme_chosen_in_the_chat_lasts_unless_the_file_names_one() -> None:

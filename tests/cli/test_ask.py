@@ -14,7 +14,7 @@ from specchat.chat.continuing import record
 from specchat.chat.conversation import Node
 from specchat.chat.store import Store, store_path
 from specchat.chat.store_file import StoreFull
-from specchat.cli.app import app
+from specchat.cli.app import app, chat_alone
 from specchat.cli.environment import Environment
 from specchat.cli.recording import Recording
 from tests.command_line import Ended, Household, household, run
@@ -136,3 +136,25 @@ def test_the_chat_drafts_as_deep_as_it_is_told(given: str, depth: int | None) ->
     code, _, (options,) = open_chat("-k", given)
     assert code == 0
     assert main._load(options).draft_tokens == depth
+
+
+@pytest.mark.parametrize("model", [None, "demo"])
+def test_without_a_word_the_chat_opens_as_it_does_with_every_option_at_its_default(
+    model: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The short way round the parser leads to the same place."""
+    monkeypatch.delenv("SPECCHAT_MODEL", raising=False)
+    if model is not None:
+        monkeypatch.setenv("SPECCHAT_MODEL", model)
+    opened: list[Mapping[str, Any]] = []
+
+    def chat(options: Mapping[str, Any], _prompt: str) -> int:
+        opened.append(options)
+        return 0
+
+    assert chat_alone(Environment(BytesIO(), BytesIO(), BytesIO(), True, True, True, {}, chat)) == 0
+    _, _, (parsed,) = open_chat()
+    (alone,) = opened
+    assert main._load(alone) == main._load(parsed)
+    assert main._answers(alone) == main._answers(parsed)
+    assert {name: value for name, value in alone.items() if name in parsed and value and not parsed[name]} == {}

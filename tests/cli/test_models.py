@@ -38,9 +38,9 @@ def test_ls_says_what_is_here_what_drafts_and_what_fits_without_a_request(home: 
     assert found["other"][:3] == ["size unknown", "–", "draft model"]
     assert found["qwen3-14b"][:3] == ["9.6 GB", "–", "draft model"]
     assert found["qwen3-14b"][3].startswith(("fits ", "does not fit"))
-    assert found["gemma-4-31b"][1:4] == ["–", "suffix", "fit unknown"]
+    assert found["gemma-4-31b"][1:4] == ["–", "text only", "fit unknown"]
     assert home.hub.asked() == []
-    assert next(iter(found)) == "qwen3-14b"
+    assert next(iter(found)) == "qwen3.6-27b-mtp"
     assert set(rows("--here")) <= {"pair", "demo"}
     assert rows("--no-fit")["pair"][3] == "–"
 
@@ -86,8 +86,9 @@ def test_show_tells_what_the_catalogue_knows_and_where_it_lies(home: Household) 
     assert after["here"] is True
     assert after["size_bytes"] > 250_000
     assert f"{after['path']}\n" == run("models", "path", "pair").out
-    note = run("models", "show", "qwen3.6-27b-mtp").out
-    assert "MTP head, which specchat can't draft with yet. It drafts by the method suffix instead." in note
+    assert "drafted by MTP head in the file" in run("models", "show", "qwen3.6-27b-mtp").out
+    note = run("models", "show", "gemma-4-12b").out
+    assert "MTP assistant, which specchat can't draft with yet. It drafts by the method suffix instead." in note
     local = run("models", "show", home.folder / "tiny-Q8_0.gguf").out
     assert str(home.folder / "tiny-Q8_0.gguf") in local
 

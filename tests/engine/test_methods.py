@@ -8,7 +8,7 @@ import pytest
 
 from specchat.chat.message import Message, Role
 from specchat.chat.session import ModelRequest, Session, open_session
-from specchat.drafters.method import Method
+from specchat.drafters.method import HEAD_METHODS, Method
 from specchat.engine.answer import Answer
 from specchat.engine.settings import AnswerSettings
 from specchat.speculation.mode import AcceptanceMode
@@ -16,7 +16,8 @@ from specchat.speculation.params import SamplingParams
 
 COPY = "Repeat this word for word: the old lamp stood by the old door, and the old door stood by the old wall."
 QUESTIONS = ("List ten tips for better sleep.", COPY, "Why do leaves turn red?")
-DEPTHS: dict[Method, int | None] = {method: 7 for method in Method if method is not Method.NONE}
+# The demo has no trained head: `test_heads.py` has them.
+DEPTHS: dict[Method, int | None] = {method: 7 for method in Method if method not in (Method.NONE, *HEAD_METHODS)}
 DEPTHS |= dict.fromkeys((Method.DRAFT, Method.LAYER_SKIP, Method.EARLY_EXIT), 3)
 DEPTHS[Method.AUTO] = None
 SETTINGS = (

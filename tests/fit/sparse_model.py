@@ -32,6 +32,10 @@ class SparseModel:
         if named:
             self._add_vocabulary()
 
+    def unnamed(self) -> None:
+        """Say that there is no vocabulary, so that llama.cpp makes up tokens: as many as `vocab_size` says."""
+        self._writer.add_tokenizer_model("no_vocab")
+
     def set(self, values: dict[str, Value] | None = None, **more: Value) -> None:
         """Hyperparameters under the architecture's prefix."""
         for name, value in {**(values or {}), **more}.items():

@@ -126,6 +126,9 @@ def hybrid(
     layers, kernel, value_heads = trunk + nextn, 4, ssm_inner // state
     model = SparseModel(path, "qwen35", width=width, layers=layers, vocabulary=vocabulary, kind=Type.Q4_K, named=named)
     model.set(feed_forward_length=inner, full_attention_interval=4)
+    if not named:
+        model.unnamed()
+        model.set(vocab_size=vocabulary)
     if nextn:
         model.set(nextn_predict_layers=nextn)
     model.set({"attention.head_count": heads, "attention.head_count_kv": kv_heads})
@@ -147,13 +150,13 @@ def hybrid(
     return model.write()
 
 
-def large_hybrid(path: Path) -> Path:
-    """`qwen35` in the dimensions of a 27B whose CUDA logs are public; without its vocabulary, so only to be read."""
+def large_hybrid(path: Path, *, nextn: int = 0) -> Path:
+    """`qwen35` in the dimensions of a 27B whose CUDA logs are public; without its vocabulary."""
     return hybrid(
         path,
         width=5120,
         trunk=64,
-        nextn=0,
+        nextn=nextn,
         heads=24,
         kv_heads=4,
         inner=17408,

@@ -11,14 +11,17 @@ import pytest
 
 from specchat.catalogue.entries import Catalogue
 from specchat.catalogue.errors import ModelUnavailable
+from specchat.catalogue.head_kind import HeadKind
 from specchat.drafters.method import Method
 from specchat.engine.settings import LONGEST_CHOSEN_DRAFT, EngineSettings
 from specchat.fit import check as check_module
 from specchat.fit.check import Check, request_for
+from specchat.fit.dimensions import Shape
 from specchat.fit.exact import ExactMeasure, FitUnavailable
+from specchat.fit.head_rows import heads_supported
 from specchat.fit.memory import Card
 from specchat.fit.pairs import NO_DRAFT, Pair, others_than, pair_of
-from specchat.fit.shape import Shape
+from specchat.fit.verdict import Verdict
 from specchat.llama.context_params import KVType
 
 ANY = Path("any.gguf")
@@ -59,6 +62,53 @@ def test_a_file_that_is_here_is_measured_and_a_planned_card_is_estimated(demo: P
         assert card.demand.exact == check._devices().offloads
         assert card.demand.on_device
         assert card.memory.planned
+
+
+def judged(pair: Pair, **changes: Any) -> Verdict:
+    with Check(24 * GIB) as check:
+        return check.judge(pair, settings(context=32_768, **changes))
+
+
+def test_a_head_in_the_file_is_counted_unless_another_method_is_chosen() -> None:
+    pair = pair_of(Catalogue().find("qwen3.6-27b-mtp"), Catalogue())
+    assert pair.draft is None
+    headed, plain = judged(pair), judged(pair, method=Method.SUFFIX)
+    assert headed.demand.draft is not None
+    assert (headed.demand.head, plain.demand.head, plain.demand.draft) == (HeadKind.MTP, None, None)
+    # Layers that predict further tokens are counted by --gpu-layers, loaded or not.
+    assert judged(pair, gpu_layers=66).demand == headed.demand
+
+
+def test_a_head_whose_header_is_not_at_hand_is_counted_by_its_file() -> None:
+    for name, size in (("gpt-oss-20b", 937_560_064), ("qwen3.6-27b", 1_290_881_632)):
+        demand = judged(pair_of(Catalogue().find(name), Catalogue())).demand
+        assert demand.head is HeadKind.EAGLE
+        assert demand.draft is not None
+        assert demand.draft.device.weights == size
+
+
+def test_where_heads_can_not_be_used_none_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Check, "heads", False)
+    for name in ("qwen3.6-27b-mtp", "gpt-oss-20b"):
+        demand = judged(pair_of(Catalogue().find(name), Catalogue())).demand
+        assert (demand.head, demand.draft) == (None, None)
+
+
+def test_a_model_too_large_for_the_card_is_proposed_without_its_head() -> None:
+    with Check(17 * GIB) as check:
+        pair = pair_of(Catalogue().find("qwen3.6-27b-mtp"), Catalogue())
+        verdict = check.judge(pair, settings(context=8192))
+    assert not verdict.fits
+    options = [fix.options for fix in verdict.fixes]
+    assert ("--method", "suffix") in options
+    # Its cache is one layer's: nothing to gain.
+    assert ("--draft-kv", "q8_0") not in options
+
+
+@pytest.mark.demo
+def test_the_probe_says_whether_this_build_can_use_heads() -> None:
+    with Check() as check:
+        assert check.heads is heads_supported()
 
 
 @pytest.mark.demo
@@ -145,8 +195,10 @@ def test_a_file_that_is_neither_here_nor_known_says_how_to_get_it() -> None:
 
 def test_others_come_by_rank_and_never_the_model_itself() -> None:
     catalogue = Catalogue()
-    ids = [pair.id for pair in others_than(catalogue.find("qwen3-14b"), catalogue)]
-    ranks = [catalogue.find(name).rank or 0 for name in ids]
-    assert ranks == sorted(ranks)
-    assert "qwen3-14b" not in ids
-    assert "qwen3-8b" in ids
+    for heads in (True, False):
+        ids = [pair.id for pair in others_than(catalogue.find("qwen3-14b"), catalogue, heads=heads)]
+        ranked = [entry.id for entry in catalogue.by_preference(heads=heads)]
+        assert ids == [name for name in ranked if name in ids]
+        assert "qwen3-14b" not in ids
+        assert (ids[0] == "qwen3.6-27b-mtp") is heads
+        assert {"qwen3-8b", "gpt-oss-20b"} <= set(ids)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from gguf import GGMLQuantizationType as Type
 
 from specchat.fit.demand import Bytes, Demand
+from specchat.fit.dimensions import ShapeUnknown
 from specchat.fit.exact import ExactMeasure
 from specchat.fit.formula import demand_of_shapes
 from specchat.fit.known_shapes import known_shape
 from specchat.fit.request import FitRequest, FitRequestError
-from specchat.fit.shape import ShapeUnknown, shape_of
+from specchat.fit.shape import shape_of
 from specchat.llama.context_params import KVType
 from specchat.llama.errors import LlamaError
 from specchat.llama.gguf import Header, read_header
@@ -58,7 +60,7 @@ def large_hybrid(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def without_compute(part: Bytes) -> Bytes:
-    return Bytes(part.weights, part.cache)
+    return replace(part, compute=0)
 
 
 @pytest.mark.parametrize("request_name", REQUESTS)
@@ -104,8 +106,11 @@ def test_snapshots_of_a_running_state_cost_what_a_public_log_says(large_hybrid: 
     def state(snapshots: int) -> float:
         header = read_header(large_hybrid)
         sizes = [
-            by_formula(header, None, FitRequest(cells, flash_attention=True, n_rs_seq=snapshots)).target.host.cache
+            whole.cache + whole.rollback
             for cells in (256, 512)
+            for whole in [
+                by_formula(header, None, FitRequest(cells, flash_attention=True, n_rs_seq=snapshots)).target.host
+            ]
         ]
         # What grows with the context is the attention layers' cache: 64 KiB a token.
         assert sizes[1] - sizes[0] == 256 * 64 * 1024

@@ -43,13 +43,16 @@ def test_a_tied_embedding_is_on_both_sides(tmp_path: Path) -> None:
     assert weights.on_host(0) == everything
 
 
-def test_layers_that_predict_further_tokens_count_only_when_asked_for(tmp_path: Path) -> None:
+def test_layers_that_predict_further_tokens_are_counted_apart(tmp_path: Path) -> None:
     header = read_header(synthetic.hybrid(tmp_path / "mtp.gguf", trunk=8, nextn=1))
-    without, asked = shape_of(header).weights, shape_of(header, with_nextn=True).weights
+    shape = shape_of(header)
     head = sum(place.n_bytes for name, place in header.tensors.items() if name.startswith("blk.8."))
-    assert head > 0
-    assert asked.on_device(-1) - without.on_device(-1) == head
-    assert len(without.layers) == 9
+    assert shape.nextn is not None
+    assert sum(shape.nextn.weights) == head > 0
+    everything = sum(place.n_bytes for place in header.tensors.values())
+    assert shape.weights.total == everything - head
+    # They are layers all the same to --gpu-layers.
+    assert len(shape.weights.layers) == 9
 
 
 WEIGHTS = Weights(input=1000, layers=(10, 20, 30), output=400)

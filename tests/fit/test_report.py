@@ -48,7 +48,8 @@ def test_the_parts_add_up_to_the_total_for_programs() -> None:
     assert data["exact"] is False
     assert data["context"] == 16_384
     assert data["device"] == "planned card, 24 GiB"
-    assert set(data["target"]) == {"weights", "cache", "compute"}
+    assert set(data["target"]) == {"weights", "cache", "compute", "rows", "rollback"}
+    assert data["head"] is None
 
 
 def test_every_fix_is_there_for_programs() -> None:
@@ -232,3 +233,34 @@ def test_a_damaged_file_is_a_sentence(tmp_path: Path) -> None:
     code, _, err = run(str(path))
     assert code is ExitCode.MODEL_UNAVAILABLE
     assert "damaged" in err
+
+
+def rows_of(text: str) -> dict[str, str]:
+    found = re.findall(r"^\S +((?:target|head|draft) [\w-]+(?: compute)?) +([\d,]+ MiB)", text, re.MULTILINE)
+    return dict(found)
+
+
+def test_an_mtp_head_its_rows_and_roll_back_memory_have_rows_of_their_own() -> None:
+    code, out, _ = run("qwen3.6-27b-mtp", ctx=32_768, vram="24GiB")
+    assert code is ExitCode.OK
+    rows = rows_of(out)
+    assert (rows["head weights"], rows["head KV"]) == ("276 MiB", "128 MiB")
+    assert {"head compute", "head rows", "target rows", "target roll-back", "target KV"} <= set(rows)
+    assert not any(name.startswith("draft") for name in rows)
+    # Eight snapshots of 149.6 MiB.
+    assert rows["target roll-back"] == "1,197 MiB"
+
+
+def test_for_programs_they_are_parts_that_add_up() -> None:
+    _, out, _ = run("qwen3.6-27b-mtp", ctx=32_768, vram="24GiB", as_json=True)
+    data = json.loads(out)
+    assert data["head"] == "mtp"
+    assert data["total_bytes"] == sum(data["target"].values()) + sum(data["draft"].values())
+    assert data["target"]["rollback"] == 8 * 48 * (3 * 10240 + 128 * 6144) * 4
+    assert data["draft"]["weights"] == 289_528_736
+
+
+def test_without_the_head_the_command_asks_for_no_cache_of_a_draft() -> None:
+    _, out, _ = run("qwen3.6-27b-mtp", ctx=8192, vram="17GiB", as_json=True, draft_kv="q8_0")
+    fix = next(fix for fix in json.loads(out)["fixes"] if fix["options"] == ["--method", "suffix"])
+    assert fix["frees_bytes"] > 289_528_736

@@ -24,14 +24,14 @@ def test_every_check_runs_and_is_named(machine: Machine, script: str) -> None:
 
 def test_the_development_tools_are_installed(machine: Machine) -> None:
     machine.run("scripts/test")
-    assert "pip install --editable .[demo,dev]" in machine.calls()
+    assert "pip install --editable .[demo,dev,plot]" in machine.calls()
 
 
 def test_an_environment_with_the_tools_serves_the_chat_too_but_not_the_other_way_round(machine: Machine) -> None:
     machine.run("scripts/chat")
     machine.calls()
     machine.run("scripts/test")
-    assert machine.calls() == ["pip install --editable .[demo,dev]", *_CHECKS]
+    assert machine.calls() == ["pip install --editable .[demo,dev,plot]", *_CHECKS]
     assert machine.run("scripts/chat").stderr == ""
 
 

@@ -166,7 +166,7 @@ def test_what_was_learnt_survives_in_a_cache() -> None:
         DepthController().load({"version": 1})
 
 
-@pytest.mark.parametrize("cost", (flat, non_monotone, stepped))
+@pytest.mark.parametrize("cost", [flat, non_monotone, stepped])
 def test_a_new_session_drafts_at_once_where_an_earlier_one_found_that_it_pays(cost: Cost) -> None:
     """A question on the command line is a session of its own, and its answer is short."""
     regime = Regime(cost, constant(0.8))
@@ -174,7 +174,7 @@ def test_a_new_session_drafts_at_once_where_an_earlier_one_found_that_it_pays(co
     assert len(seconds) * oracle_seconds(regime, 48) / math.fsum(seconds) >= 0.8
 
 
-@pytest.mark.parametrize("slowness", (0.3, 3.0))
+@pytest.mark.parametrize("slowness", [0.3, 3.0])
 def test_a_machine_that_changed_since_the_last_session_misleads_no_one(slowness: float) -> None:
     useless = Regime(linear, constant(0.1))
     run = simulate(replace(useless, slowness=lambda _token: slowness), second_session(useless), 200, 2)

@@ -53,7 +53,7 @@ async def test_keys_palette_commands_and_help_are_the_same_list(tmp_path: Path) 
 
 
 async def test_a_key_can_be_changed_and_the_help_says_so(tmp_path: Path) -> None:
-    options = ChatOptions(keys={"new": "f10", "help": ["ctrl+b"], "theme": "f8"})
+    options = ChatOptions(keys={"new": "f10", "help": ["ctrl+b"], "theme": "f12"})
     async with chat(tmp_path, options=options) as running:
         await running.submit("Hello")
         await running.press("ctrl+n")

@@ -16,8 +16,8 @@ from specchat.tui.notice import Notice
 from specchat.tui.screens.help import Help
 from specchat.tui.screens.models import ModelPicker
 from specchat.tui.shelf import DownloadState, ShelfError
-from specchat.worker.messages import Died, Finished, Load, Loaded, LoadFailed
-from tests.tui.scripted import FIGURES, Chat, ScriptedWorker, chat
+from specchat.worker.messages import Died, Load, Loaded, LoadFailed
+from tests.tui.scripted import Chat, ScriptedWorker, chat
 from tests.tui.test_screens import on_screen, said, top, until
 
 
@@ -207,25 +207,6 @@ async def test_after_a_death_the_next_model_counts_at_once(tmp_path: Path) -> No
         loaded = running.app.talk.engine.loaded
         assert isinstance(loaded, Loaded)
         assert loaded.model == "other"
-
-
-async def test_a_full_context_is_told_with_a_way_out_that_this_chat_has(tmp_path: Path) -> None:
-    async with chat(tmp_path, ScriptedWorker(answers=False)) as running:
-        await running.submit("Long")
-        full = Finished(
-            1, "error", FIGURES, "The prompt has 5,000 tokens and the context holds 4,096.", context_full=True
-        )
-        running.worker.say(full)
-        await until(running, "larger opens the model with twice the context")
-        await running.submit("/reload larger")
-        for _ in range(100):
-            if running.worker.load().context:
-                break
-            await running.pilot.pause(0.02)
-        assert running.worker.load() == Load("demo", context=6144), "twice would be more than the model was trained for"
-        await running.submit("/reload larger")
-        await shows(running, "6,144 are the most")
-        assert running.worker.load() == Load("demo", context=6144)
 
 
 def test_half_the_context_is_half_of_what_was_open_and_half_of_that_again() -> None:

@@ -54,6 +54,19 @@ def test_enter_sends_and_the_text_stays_until_it_is_accepted() -> None:
     play(scenario)
 
 
+def test_keys_that_come_at_once_are_acted_on_in_their_order() -> None:
+    """As from a fast typist on a busy machine, or from a program that types."""
+
+    async def scenario(app: Stage, prompt: PromptArea, pilot: Pilot[None]) -> None:
+        for key in ("x", "backspace", "b", "c", "left", "a", "home", "enter", "o"):
+            app.post_message(events.Key(key, key if len(key) == 1 else None))
+        await pilot.pause()
+        assert sent(app) == ["bac"]
+        assert prompt.text == "obac"
+
+    play(scenario)
+
+
 @pytest.mark.parametrize("key", ["ctrl+j", "shift+enter", "alt+enter"])
 def test_a_line_can_be_begun_with_three_keys(key: str) -> None:
     async def scenario(app: Stage, prompt: PromptArea, pilot: Pilot[None]) -> None:

@@ -16,6 +16,7 @@ from specchat.tui.options import ChatOptions
 from specchat.tui.theme import DARK, LIGHT
 from specchat.worker.messages import Ask, Figures, Load, Loaded, Span
 from tests.tui.scripted import FIGURES, Chat, ScriptedWorker, chat
+from tests.tui.test_room import FullWorker, fill
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 SIZES = [(120, 40), (80, 24), (40, 20)]
@@ -132,6 +133,13 @@ async def test_the_models_look_as_they_did(tmp_path: Path) -> None:
         await running.press("f2")
         await running.settle()
         compare("models-100x30-dark", running)
+
+
+async def test_room_in_the_context_looks_as_it_did(tmp_path: Path) -> None:
+    async with chat(tmp_path, FullWorker(), ChatOptions(), size=(80, 40)) as running:
+        running.app.prompt.cursor_blink = False
+        await fill(running)
+        compare("room-80x40-dark", running)
 
 
 def test_the_pictures_use_the_figures_of_the_tests() -> None:

@@ -12,9 +12,10 @@ from specchat.bench.audit.numerics import BATCHES, Numerics, measure
 from specchat.bench.audit.statistics import Statistics, compare_pairs
 from specchat.bench.entrants import Model
 from specchat.bench.prompts import PROMPTS
-from specchat.drafters.method import Method
+from specchat.bench.record import flash_attention_here, provenance
+from specchat.drafters.method import HEAD_METHODS, Method
 
-METHODS = tuple(method for method in Method if method is not Method.NONE)
+METHODS = tuple(method for method in Method if method not in (Method.NONE, *HEAD_METHODS))
 SAMPLED_METHODS = (Method.DRAFT, Method.LAYER_SKIP, Method.EARLY_EXIT, Method.SUFFIX)
 """Those whose drafts are sampled come first: they are the ones a rule could get wrong."""
 _KINDS = ("copy", "code", "prose", "list")
@@ -116,8 +117,7 @@ class Audit:
     def to_dict(self) -> dict[str, Any]:
         """Everything, JSON-able."""
         return {
-            "schema": 1,
-            "model": self.model,
+            **provenance("specchat audit", model=self.model, flash_attention=flash_attention_here()),
             "exact": self.exact,
             "verdict": self.verdict,
             "violations": self.violations,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import signal
 import subprocess
 import sys
@@ -12,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +18,7 @@ import specchat
 from specchat.bench.gpu_check.model_file import NoRoom, write_model
 from specchat.bench.gpu_check.report import stage_line
 from specchat.bench.gpu_check.shapes import Plan, Shape, ShapePair
+from specchat.bench.record import provenance
 from specchat.fit.memory import nvidia_cards
 
 _GRACE_S = 20.0
@@ -47,12 +46,7 @@ class Report:
     def __init__(self, order: Order) -> None:
         self._path = order.json_path
         self.data: dict[str, Any] = {
-            "schema": 1,
-            "made": datetime.now(UTC).isoformat(timespec="seconds"),
-            "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
-            "specchat": specchat.__version__,
-            "python": platform.python_version(),
-            "system": platform.platform(),
+            **provenance("gpu-check", model="random weights", quantisation="as in the shapes"),
             "cards": [asdict(card) for card in nvidia_cards().values()],
             "plan": asdict(order.plan),
             "pairs": {},

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from specchat.chat.conversation import one_line
-from specchat.chat.store_file import StoreError
 from specchat.tui.actions import BY_ID
+from specchat.tui.handlers.deleting import forget
 
 if TYPE_CHECKING:
     from specchat.tui.app import ChatApp
+    from specchat.tui.screens.chats import Place
 
 _FORMATS: Final = {"md": "md", "markdown": "md", "json": "json"}
 _NO_NAME: Final = re.compile(r"[^\w.-]+")
@@ -31,12 +32,24 @@ async def browse(app: ChatApp, argument: str) -> None:
 
     present = app.talk.chat.id if app.talk.chat else None
 
-    async def opened(chat_id: str | None) -> None:
-        if chat_id is not None and chat_id != (app.talk.chat.id if app.talk.chat else None):
-            await app.attempt(app.talk.open(chat_id))
-        app.prompt.focus()
+    async def opened(place: Place | None) -> None:
+        if place is not None and (place.node_id is not None or place.chat_id != present):
+            await app.attempt(_opened(app, place))
+        if place is None or place.node_id is None:
+            app.prompt.focus()
 
     app.push_screen(ChatBrowser(app.store, present, app.options.now, partial(forget, app), argument), opened)
+
+
+async def _opened(app: ChatApp, place: Place) -> None:
+    """Show a conversation, and in it the message that was found."""
+    if app.talk.chat is None or app.talk.chat.id != place.chat_id:
+        await app.talk.open(place.chat_id, place.node_id)
+    elif place.node_id is not None and not app.talk.busy:
+        await app.talk.show_through(place.node_id)
+    if place.node_id is not None:
+        app.transcript.focus()
+        app.transcript.go_to(str(place.node_id))
 
 
 async def rename(app: ChatApp, argument: str) -> None:
@@ -56,40 +69,6 @@ async def rename(app: ChatApp, argument: str) -> None:
             await app.perform(BY_ID["rename"], title)
 
     app.push_screen(AskLine("Rename this conversation", app.store.chat(chat.id).title), renamed)
-
-
-async def delete(app: ChatApp, _argument: str) -> None:
-    """Delete the conversation, after asking."""
-    from specchat.tui.screens.confirm import Confirm
-
-    chat = app.talk.chat
-    if chat is None:
-        return
-    title = one_line(app.store.chat(chat.id).title) or "untitled"
-
-    async def sure(yes: bool | None) -> None:
-        if yes:
-            await app.attempt(_deleted(app, chat.id))
-
-    question = f"Delete “{title}” with all its branches? It can't be brought back."
-    app.push_screen(Confirm("Delete this conversation", question, "Delete it"), sure)
-
-
-async def _deleted(app: ChatApp, chat_id: str) -> None:
-    await forget(app, chat_id)
-    app.say("The conversation is deleted.")
-
-
-async def forget(app: ChatApp, chat_id: str) -> None:
-    """Delete a conversation; one that is on the screen leaves it. Raises StoreError."""
-    if app.talk.writes_in(chat_id):
-        raise StoreError("An answer is still being written in this conversation. Stop it (Esc), then delete it.")
-    if app.talk.chat is not None and app.talk.chat.id == chat_id:
-        await app.talk.new()
-    known = len(app.store.notes)
-    await asyncio.to_thread(app.options.forget or app.store.delete, chat_id)
-    for note in app.store.notes[known:]:
-        app.say(note, "warning")
 
 
 async def export(app: ChatApp, argument: str) -> None:

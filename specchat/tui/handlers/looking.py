@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 from textual.content import Content
 
 from specchat.chat.amounts import size
+from specchat.chat.conversation import one_line
+from specchat.chat.text import visible
 from specchat.tui.choices import DEFAULTS, KEYS
 from specchat.tui.panel.panel import Panel
-from specchat.tui.wording import answer_line, count
+from specchat.tui.wording import answer_line, count, draft_words
 
 if TYPE_CHECKING:
     from specchat.tui.app import ChatApp
@@ -77,9 +79,16 @@ async def show(app: ChatApp, argument: str) -> None:
     if argument == "draft":
         await provenance(app, "")
         return
-    pages = {"": _info, "info": _info, "params": _params, "system": _system}
+    pages = {
+        "": _info,
+        "info": _info,
+        "params": _params,
+        "settings": _params,
+        "system": _system,
+        "template": _template,
+    }
     if argument not in pages:
-        raise ValueError(f"/show takes info, params, system or draft, not {argument!r}.")
+        raise ValueError(f"/show takes info, params, system, template or draft, not {argument!r}.")
     app.push_screen(Reading("What is in force", pages[argument](app)))
 
 
@@ -90,7 +99,7 @@ def _info(app: ChatApp) -> Content:
     pairs = [
         ("model", f"{loaded.name} ({loaded.model})"),
         ("file", loaded.target),
-        ("draft", loaded.draft or "none"),
+        ("draft", draft_words(loaded.draft) if loaded.draft else "none"),
         ("method", loaded.method),
         ("drafted a step", str(engine.load.draft_tokens) if engine.load and engine.load.draft_tokens else "what pays"),
         ("context", f"{count(loaded.context)} tokens"),
@@ -113,6 +122,21 @@ def _system(app: ChatApp) -> Content:
     return Content(app.talk.system or "There is no system prompt.")
 
 
+def _template(app: ChatApp) -> Content:
+    loaded = app.talk.engine.loaded
+    if loaded is None:
+        raise ValueError("No model is open, so there is no chat template to show.")
+    head = Content.styled(f"Chat template of {one_line(loaded.name)}, as its file has it", "bold $secondary")
+    return Content("\n").join([head, Content(visible(loaded.template) or "It has none.")])
+
+
+async def log(app: ChatApp, _argument: str) -> None:
+    """The logs."""
+    from specchat.tui.screens.log import LogScreen
+
+    app.push_screen(LogScreen())
+
+
 def _table(title: str, pairs: list[tuple[str, str]]) -> Content:
     lines = [Content.styled(title, "bold $secondary")]
     lines += [Content.assemble((f"{name:<28}", "$foreground-muted"), value or "–") for name, value in pairs]
@@ -120,4 +144,8 @@ def _table(title: str, pairs: list[tuple[str, str]]) -> Content:
 
 
 def _tally(counts: object) -> str:
-    return "  ".join(f"{name or '–'}: {steps}" for name, steps in counts.items()) if isinstance(counts, dict) else ""
+    return (
+        "  ".join(f"{'–' if name == '' else name}: {steps}" for name, steps in counts.items())
+        if isinstance(counts, dict)
+        else ""
+    )

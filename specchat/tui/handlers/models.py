@@ -10,6 +10,7 @@ from specchat.drafters.method import Method
 from specchat.tui.actions import BY_ID, Action, nearest
 from specchat.tui.notice import Notice
 from specchat.tui.shelf import Fit
+from specchat.tui.wording import draft_words
 from specchat.worker.messages import Load
 
 if TYPE_CHECKING:
@@ -70,8 +71,8 @@ async def draft(app: ChatApp, argument: str) -> None:
     load = _present(app)
     if not argument:
         loaded = app.talk.engine.loaded
-        name = loaded.draft if loaded and loaded.draft else "none"
-        app.say(f"The draft model is {name}. /draft ID|none|auto changes it.")
+        name = draft_words(loaded.draft) if loaded and loaded.draft else "none"
+        app.say(f"The draft model is: {name}. /draft ID|none|auto changes it.")
         return
     _require_quiet(app)
     if argument in ("auto", "none") or await _here(app, argument, BY_ID["draft"]):
@@ -151,7 +152,7 @@ def _present(app: ChatApp) -> Load:
 
 
 def _require_quiet(app: ChatApp) -> None:
-    if app.talk.writing is not None:
+    if app.talk.writing is not None or app.talk.aside is not None:
         raise ValueError("An answer is being written. Stop it first (Esc), then change the model.")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from specchat.chat.conversation import one_line
 from specchat.tui.actions import nearest
 from specchat.tui.choices import DEFAULTS, KEYS
 
@@ -22,8 +23,11 @@ async def think(app: ChatApp, argument: str) -> None:
     value = thinking(argument) if argument else _NEXT[app.talk.answers.thinking]
     app.talk.set_thinking(value)
     words = {None: "The model thinks as it is used to.", True: "The model thinks first.", False: "No thinking first."}
-    without = "" if loaded is None or loaded.thinks or value is None else f" {loaded.name} can't be told, though."
-    app.say(words[value] + without)
+    if loaded is None or loaded.thinks or value is None:
+        app.say(words[value])
+    else:
+        what = "on" if value else "off"
+        app.say(f"Thinking is {what} for models that have a switch for it; {one_line(loaded.name)} has none.")
 
 
 async def open_settings(app: ChatApp, _argument: str) -> None:

@@ -18,6 +18,9 @@ async def stop(app: ChatApp, _argument: str) -> None:
     """Stop the answer; where there is none, leave a branch that was begun, or go to the prompt."""
     if app.talk.stop() or await app.talk.leave_editing():
         return
+    if app.situation().no_room:
+        app.stage.withdraw_room()
+        return
     app.transcript.leave_cursor()
     app.prompt.focus()
 
@@ -80,7 +83,7 @@ async def next_branch(app: ChatApp, node_id: str) -> None:
 
 
 async def _walk(app: ChatApp, node_id: str, step: int) -> None:
-    if app.talk.writing is not None or app.talk.asking:
+    if app.talk.busy:
         app.say("Stop the answer first; then its branches can be walked.", "warning")
         return
     selected = _selected_id(app)

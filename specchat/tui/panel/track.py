@@ -32,6 +32,8 @@ class Track:
         self.figures = Figures()
         """The newest."""
         self._from = Figures()
+        self._last = Figures()
+        """Of the last answer that has any."""
 
     def begin(self) -> None:
         """An answer begins: its totals start at nothing."""
@@ -48,8 +50,9 @@ class Track:
         self._add_point(figures, before, seconds)
 
     def finish(self, figures: Figures) -> None:
-        """The answer ended: a short one is one point."""
-        self.figures = figures
+        """The answer ended: a short one is one point, and one without a token leaves what was there before."""
+        self._last = figures if figures.tokens else self._last
+        self.figures = self._last
         before = self._from
         seconds = _decode_s(figures) - _decode_s(before)
         if before.steps == 0 and figures.steps > 0 and seconds > 0:

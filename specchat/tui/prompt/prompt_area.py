@@ -136,8 +136,9 @@ class PromptArea(TextArea):
         self.scroll_cursor_visible()
 
     async def _on_key(self, event: events.Key) -> None:
-        # Enter belongs to the binding: TextArea's own handler, which Textual calls next, would make it a line end.
-        if event.key == "enter":
+        # A key with a binding would bubble up to the app and be acted on after letters that were typed behind it.
+        if not event.is_printable and await self.app._check_bindings(event.key):
+            event.stop()
             event.prevent_default()
 
     async def _on_paste(self, event: events.Paste) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import datetime
-from typing import ClassVar, Final
+from typing import ClassVar, Final, NamedTuple
 
 from textual import work
 from textual.app import ComposeResult
@@ -27,8 +27,16 @@ _LISTED: Final = 200
 _FOUND: Final = 40
 
 
-class ChatBrowser(Dialog[str]):
-    """Its result is the id of the conversation to open."""
+class Place(NamedTuple):
+    """Where to go on reading."""
+
+    chat_id: str
+    node_id: int | None
+    """The message that was found; None where none was looked for, or only the title has the words."""
+
+
+class ChatBrowser(Dialog[Place]):
+    """Its result is the conversation to open, and the message that was found in it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("down", "move('cursor_down')", "down", priority=True),
@@ -52,6 +60,8 @@ class ChatBrowser(Dialog[str]):
         super().__init__()
         self._store, self._present, self._now, self._delete, self._words = store, present, now, delete, words
         self._titles: dict[str, str] = {}
+        self._found: dict[str, int] = {}
+        """The newest message with the words, by its conversation."""
         self._listed_for: str | None = None
         """The words whose conversations are listed."""
         self._opens_first = False
@@ -88,9 +98,11 @@ class ChatBrowser(Dialog[str]):
             self._open()
 
     def _list(self, query: str, chats: list[Summary], hits: list[Hit]) -> None:
-        snippets: dict[str, str] = {}
+        newest: dict[str, Hit] = {}
         for hit in hits:
-            snippets.setdefault(hit.chat_id, hit.snippet)
+            newest.setdefault(hit.chat_id, hit)
+        snippets = {chat_id: hit.snippet for chat_id, hit in newest.items()}
+        self._found = {chat_id: hit.node_id for chat_id, hit in newest.items()}
         options = self.query_one("#chats", OptionList)
         options.clear_options()
         self._listed_for = query
@@ -128,11 +140,12 @@ class ChatBrowser(Dialog[str]):
     def _open(self) -> None:
         id = self._under_cursor()
         if id is not None:
-            self.dismiss(id)
+            self.dismiss(Place(id, self._found.get(id)))
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """Open what was clicked."""
-        self.dismiss(event.option_id)
+        if event.option_id is not None:
+            self.dismiss(Place(event.option_id, self._found.get(event.option_id)))
 
     def _under_cursor(self) -> str | None:
         options = self.query_one("#chats", OptionList)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
 from textual import events
 from textual.content import Content
+from textual.message import Message
 from textual.timer import Timer
 
 from specchat.chat.text import visible
@@ -24,8 +26,8 @@ from specchat.worker.messages import Span
 
 SHORTEST_PAUSE = 1 / 15
 """Seconds between two writes to the screen at least."""
-_PAUSE_PER_COST = 4.0
-"""A write that took a while is followed by a pause this many times as long: the keys come first."""
+_PAUSE_PER_COST = 3.0
+"""A write is followed by a pause this many times as long as it and the drawing of it took: the keys come first."""
 
 _ENDINGS = {
     "cancelled": "■ stopped",
@@ -38,6 +40,13 @@ class Answer(LineView):
     """What the model says. Text is added with `append` at any rate; the screen follows at most 15 times a second."""
 
     DEFAULT_CSS: ClassVar[str] = Path(__file__).with_name("answer.tcss").read_text(encoding="utf-8")
+
+    @dataclass
+    class CodeClicked(Message):
+        """The code block of this place, from 0, is to be copied."""
+
+        answer: Answer
+        place: int
 
     def __init__(self, record: AnswerRecord, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
@@ -213,21 +222,34 @@ class Answer(LineView):
         if self._timer is not None:
             self._timer.stop()
             self._timer = None
-        started = time.monotonic()
+        # Of this thread, so that neither waiting for the next frame nor another program counts.
+        started = time.thread_time()
         self.changed()
-        ended = time.monotonic()
-        self._next_write = ended + max(SHORTEST_PAUSE, _PAUSE_PER_COST * (ended - started))
+        self._next_write = time.monotonic() + SHORTEST_PAUSE
+        self.call_after_refresh(self._drawn, started)
+
+    def _drawn(self, started: float) -> None:
+        """What was written is on the screen: it was begun when this thread had computed for `started` seconds."""
+        pause = _PAUSE_PER_COST * (time.thread_time() - started)
+        self._next_write = max(self._next_write, time.monotonic() + pause)
 
     def on_mount(self) -> None:
         """Show what was added before there was a screen."""
         self._write()
 
     def on_click(self, event: events.Click) -> None:
-        """A click on the reasoning's first row folds and unfolds it."""
+        """A click on the reasoning's first row folds and unfolds it, one over a code block copies the block."""
         offset = event.get_content_offset(self)
-        if offset is not None and offset.y == 0 and self._thought_lines(self.content_size.width):
+        if offset is None:
+            return
+        if offset.y == 0 and self._thought_lines(self.content_size.width):
             event.stop()
             self.show_thoughts(not self._thoughts_open)
+            return
+        rows = self.rows()
+        if offset.y < len(rows) and rows[offset.y].opens_code:
+            event.stop()
+            self.post_message(self.CodeClicked(self, sum(row.opens_code for row in rows[: offset.y])))
 
 
 def _keep(spans: list[Span], span: Span) -> None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, MutableMapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
-from markdown_it import MarkdownIt
-from markdown_it.token import Token
 from textual.content import Content
 
-from specchat.tui.transcript.inline import Inline
+from specchat.tui.transcript.inline import Inline, inline_parser
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,19 +93,32 @@ class Placed:
     starts: tuple[int, ...] = ()
 
 
-_BLOCKS = MarkdownIt("gfm-like", {"html": False})
-# Inline text is parsed apart from the blocks: so that a block that has not changed is not parsed again.
-_BLOCKS.core.ruler.enableOnly(["normalize", "block"])
-
 _CLOSED_BY = {
     f"{name}_open": f"{name}_close" for name in ("paragraph", "heading", "blockquote", "bullet_list", "ordered_list")
 } | {f"{name}_open": f"{name}_close" for name in ("list_item", "table", "thead", "tbody", "tr", "th", "td")}
 
 
+@cache
+def _parser() -> MarkdownIt:
+    # A tenth of a second, which the first paint need not wait for.
+    from markdown_it import MarkdownIt
+
+    parser = MarkdownIt("gfm-like", {"html": False})
+    # Inline text is parsed apart from the blocks: so that a block that has not changed is not parsed again.
+    parser.core.ruler.enableOnly(["normalize", "block"])
+    return parser
+
+
+def prepare() -> None:
+    """Load the parsers, in any thread; else the first text that is read waits for them."""
+    _parser()
+    inline_parser()
+
+
 def parse(text: str, inline: Inline, environment: MutableMapping[str, Any]) -> list[Placed]:
     """The blocks of `text`; link definitions are read from and added to `environment`."""
     reader = _Reader(text.split("\n"), inline)
-    tokens = _BLOCKS.parse(text, environment)
+    tokens = _parser().parse(text, environment)
     return [reader.placed(token, inner) for token, inner in _nodes(tokens) if reader.known(token)]
 
 
@@ -208,5 +224,5 @@ def _line(token: Token) -> int:
 
 def code_texts(text: str) -> list[str]:
     """The text of each code block of a document, in order, those inside lists and quotes too."""
-    tokens = _BLOCKS.parse(text)
+    tokens = _parser().parse(text)
     return [token.content.removesuffix("\n") for token in tokens if token.type in ("fence", "code_block")]

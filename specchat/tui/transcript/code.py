@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
-from pygments.lexer import Lexer
-from pygments.lexers import get_lexer_by_name
 from pygments.token import Token
-from pygments.util import ClassNotFound
 from textual.cache import LRUCache
 from textual.content import Content, Span
+
+if TYPE_CHECKING:
+    from pygments.lexer import Lexer
 
 SHORTEST = 8
 """Lines of a piece at least; it then ends at a blank line."""
@@ -110,7 +111,16 @@ def _style_of(kind: object) -> str:
     return known
 
 
+def prepare() -> None:
+    """Load the colours of the most usual language, in any thread; its first lines wait for them otherwise."""
+    _lexer("python")
+
+
 def _lexer(language: str) -> Lexer | None:
+    # No code is on the first screen.
+    from pygments.lexers import get_lexer_by_name
+    from pygments.util import ClassNotFound
+
     name = language.lower()
     if name not in _LEXERS:
         try:

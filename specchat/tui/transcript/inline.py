@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import MutableMapping
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
-from markdown_it import MarkdownIt
-from markdown_it.token import Token
 from textual.cache import LRUCache
 from textual.content import Content, Span
 
-_INLINE = MarkdownIt("gfm-like", {"html": False})
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token
+
 _STYLES = {"em": ".em", "strong": ".strong", "s": ".struck", "link": ".link"}
 
 LONG = 2000
 """Characters from which a growing text is not parsed at every write, but each time it has grown by a quarter."""
+
+
+@cache
+def inline_parser() -> MarkdownIt:
+    """The parser of running text; the first call loads it."""
+    from markdown_it import MarkdownIt
+
+    return MarkdownIt("gfm-like", {"html": False})
 
 
 class Inline:
@@ -54,7 +64,7 @@ class Inline:
         return content
 
     def _parsed(self, text: str) -> Content:
-        tokens = _INLINE.parseInline(text, self.environment)
+        tokens = inline_parser().parseInline(text, self.environment)
         styled = _Styled()
         for token in (tokens[0].children or ()) if tokens else ():
             styled.take(token)

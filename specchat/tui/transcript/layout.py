@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Final
 
+from rich.cells import cell_len
 from textual.cache import LRUCache
 from textual.content import Content
 
@@ -15,6 +18,8 @@ from specchat.tui.transcript.table import TableRows
 _BULLETS = ("•", "◦", "▪")
 _QUOTED = Content.styled("│ ", ".mark")
 _NARROWEST = 8
+COPY: Final = "copy"
+"""What stands over a code block, to be clicked."""
 
 
 class Layout:
@@ -82,13 +87,21 @@ class Layout:
             first = indent
 
     def _code_lines(self, block: Code, width: int) -> Iterator[Line]:
-        yield Line(Content.styled(block.language[: width - 2].rjust(width - 1), ".code-language"), fill="code-block")
+        yield Line(_code_head(block.language, width), fill="code-block", opens_code=True)
         for piece in self._pieces.pieces(block.language, block.text):
             known = self._code.get((id(piece), width))
             if known is None:
                 known = self._code[(id(piece), width)] = (piece, tuple(_folded(piece, width)))
             yield from known[1]
         yield Line(Content(""), fill="code-block")
+
+
+def _code_head(language: str, width: int) -> Content:
+    """The language, and the mark to click, where there is room for both."""
+    room = width - 1
+    name = f"{language[: room - cell_len(COPY) - 3]} · " if language and room > cell_len(COPY) + 4 else ""
+    gap = " " * (room - cell_len(name) - cell_len(COPY))
+    return Content.assemble(gap, (name + COPY, ".code-language"))
 
 
 def _folded(piece: Sequence[Content], width: int) -> Iterator[Line]:
@@ -99,4 +112,4 @@ def _folded(piece: Sequence[Content], width: int) -> Iterator[Line]:
 
 
 def _shifted(line: Line, prefix: Content) -> Line:
-    return Line(line.content, prefix + line.prefix, line.fill, line.joint)
+    return replace(line, prefix=prefix + line.prefix)

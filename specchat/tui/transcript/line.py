@@ -19,6 +19,8 @@ class Line:
     fill: str = ""
     joint: str | None = None
     """What stood between this row and the one above where they are one line, wrapped; None for a line of its own."""
+    opens_code: bool = False
+    """The first row of a code block, which a click copies."""
 
     @property
     def plain(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from bisect import bisect
 from collections.abc import Callable, Iterable, Sequence
@@ -9,12 +10,18 @@ from itertools import groupby
 from pathlib import Path
 from typing import ClassVar
 
+from rich.style import Style
 from textual.containers import VerticalScroll
+from textual.geometry import Region
+from textual.scrollbar import ScrollBar
 from textual.selection import Selection
+from textual.strip import Strip
 from textual.widgets import Static
 
+from specchat.tui.transcript import blocks, code
 from specchat.tui.transcript.answer import Answer
 from specchat.tui.transcript.records import AnswerRecord, Record, UserRecord
+from specchat.tui.transcript.scroll_bar import PlainScrollBar
 from specchat.tui.transcript.user_message import UserMessage
 from specchat.tui.transcript.window import MOST, STEP, Window
 
@@ -231,6 +238,27 @@ class MessageList(VerticalScroll):
     def _is_writing(self) -> bool:
         return any(isinstance(widget, Answer) and widget.live for widget in self._widgets.values())
 
+    def on_mount(self) -> None:
+        """Load what reads Markdown, once the screen is there."""
+        self.call_after_refresh(threading.Thread(target=_prepare, name="markdown", daemon=True).start)
+
+    @property
+    def vertical_scrollbar(self) -> ScrollBar:
+        """The bar beside the messages."""
+        if self._vertical_scrollbar is None:
+            self._vertical_scrollbar = PlainScrollBar(name="vertical", thickness=self.scrollbar_size_vertical)
+            self._vertical_scrollbar.display = False
+            self.app._start_widget(self, self._vertical_scrollbar)
+        return self._vertical_scrollbar
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Nothing but the background, behind the messages."""
+        background = self.background_colors[1]
+        strip = Strip.blank(crop.width, Style(bgcolor=background.rich_color))
+        for line_filter in self.get_line_filters():
+            strip = strip.apply_filter(line_filter, background)
+        return [strip] * crop.height
+
     def compose(self) -> Iterable[Static]:
         """The two rows that stand for messages out of the window."""
         yield self._earlier
@@ -245,3 +273,8 @@ class MessageList(VerticalScroll):
             self._extend_start()
         elif new_value >= self.max_scroll_y - 1 and new_value > old_value:
             self._extend_end()
+
+
+def _prepare() -> None:
+    blocks.prepare()
+    code.prepare()

@@ -8,6 +8,16 @@ from dataclasses import dataclass, field
 from specchat.worker.messages import Span
 
 
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """What the model no longer reads of the conversation before a message."""
+
+    count: int | None
+    """Messages; None: not counted yet."""
+    summary: str = ""
+    """What it reads in their place, in its own words."""
+
+
 @dataclass(slots=True)
 class UserRecord:
     """What the user said; `branch` is (which, of how many) among its siblings."""
@@ -17,6 +27,8 @@ class UserRecord:
     branch: tuple[int, int] = (1, 1)
     attached: Sequence[str] = ()
     """Names of the files that go with it."""
+    unread: Unread | None = None
+    """Where the model begins to read at this message."""
 
 
 @dataclass(slots=True)

@@ -141,6 +141,12 @@ class Transcript(MessageList):
         if places:
             self._select(places[0], scroll=not self._window.holds(places[0]))
 
+    def go_to(self, node_id: str) -> None:
+        """Put the cursor on a message, if it is one of the conversation's, and bring it into sight."""
+        places = [index for index, record in enumerate(self._records) if record.node_id == node_id]
+        if places:
+            self._select(places[0])
+
     def scroll_from_afar(self, pages: int) -> None:
         """Scroll by a page up (-1) or down (1), or go to the end and follow it (0)."""
         if pages == 0:
@@ -202,6 +208,15 @@ class Transcript(MessageList):
             self._code_number = number + 1
             text = blocks[number]
             self.post_message(self.CopyRequested(self, widget.record.node_id, text, number + 1, len(blocks)))
+
+    def on_answer_code_clicked(self, event: Answer.CodeClicked) -> None:
+        """Ask for the code block that was clicked to be copied."""
+        event.stop()
+        blocks = event.answer.code_blocks()
+        if event.place < len(blocks):
+            number = event.place + 1
+            node_id, text = event.answer.record.node_id, blocks[event.place]
+            self.post_message(self.CopyRequested(self, node_id, text, number, len(blocks)))
 
     def action_edit_message(self) -> None:
         """Ask for what the user said to be edited."""

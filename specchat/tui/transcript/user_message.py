@@ -9,7 +9,7 @@ from textual.content import Content
 
 from specchat.chat.text import visible
 from specchat.tui.transcript.growing_lines import GrowingLines
-from specchat.tui.transcript.line import Line, wrapped
+from specchat.tui.transcript.line import EMPTY, Line, wrapped
 from specchat.tui.transcript.line_view import LineView
 from specchat.tui.transcript.records import UserRecord
 from specchat.tui.transcript.shown import shown
@@ -29,6 +29,9 @@ class UserMessage(LineView):
         self._whole = False
         self._text = GrowingLines(Content("  "))
         self._text.append(shown(record.text))
+        self._summary = GrowingLines(Content.styled("│ ", ".mark"))
+        if record.unread is not None:
+            self._summary.append(shown(record.unread.summary), ".quiet")
 
     def copy_text(self) -> str:
         """The message without control characters."""
@@ -50,7 +53,21 @@ class UserMessage(LineView):
             self.show_whole(True)
 
     def lay_out(self, width: int) -> list[Line]:
-        """The text after a prompt sign, the names of its files, its place among siblings."""
+        """Where the model begins to read; the text after a prompt sign, the names of its files, its place."""
+        return [*self._unread_lines(width), *self._own_lines(width)]
+
+    def _unread_lines(self, width: int) -> list[Line]:
+        unread = self.record.unread
+        if unread is None:
+            return []
+        count = f"the {unread.count:,} messages above" if unread.count else "the messages above"
+        if not unread.summary:
+            words = f"─── {count} are no longer read by the model"
+            return [*wrapped(Content.styled(words, ".warning"), width), EMPTY]
+        words = f"─── the model reads this summary, which it wrote itself, in the place of {count}:"
+        return [*wrapped(Content.styled(words, ".warning"), width), *self._summary.lines(width), EMPTY]
+
+    def _own_lines(self, width: int) -> list[Line]:
         rows = self._text.lines(width) or [Line(Content(""), Content("  "))]
         hidden = 0 if self._whole else max(0, len(rows) - LONGEST)
         lines = rows[: len(rows) - hidden]

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 STEP = 20
 """Messages that are added at an end of the window when it is reached."""
+AT_FIRST = 10
+"""Messages that a conversation is opened with, which fill most screens; where they don't, a step is added."""
 MOST = 60
 """Messages that are widgets at a time, the step that was just added not counted."""
 
@@ -21,7 +23,7 @@ class Window:
     def at_end(self, total: int) -> None:
         """Show the last ones of a conversation."""
         self.total = self.last = total
-        self.first = max(0, total - STEP)
+        self.first = max(0, total - AT_FIRST)
 
     def at_start(self) -> None:
         """Show the first ones."""

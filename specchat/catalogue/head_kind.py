@@ -1,0 +1,16 @@
+"""The kinds of trained heads; imports nothing, since a process that only measures needs them too."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class HeadKind(StrEnum):
+    """Kinds of trained head that a model may come with, as named in the catalogue."""
+
+    MTP = "mtp"
+    """Layers that predict further tokens, inside the target's file or in one of their own."""
+    EAGLE = "eagle"
+    MEDUSA = "medusa"
+    ASSISTANT = "assistant"
+    """A small MTP model that reads the target's own cache."""

@@ -1,0 +1,45 @@
+"""The buffers of a trained head's graphs, estimated: one layer, so that fewer tensors live beside its widest stretch.
+
+Fitted like those of whole models (specchat.fit.graphs), for NextN layers of `qwen35` and for EAGLE-3 heads;
+`tests/fit/test_heads.py` holds them to their bounds.
+"""
+
+from __future__ import annotations
+
+from specchat.catalogue.head_kind import HeadKind
+from specchat.fit.dimensions import Layer, Shape
+from specchat.fit.graphs import Pass, feed_forward
+
+_F32 = 4
+
+
+def head_graph_bytes(shape: Shape, one: Pass, head: HeadKind) -> int:
+    """The buffer that the graphs of a head's pass need where they are computed."""
+    if head is HeadKind.MEDUSA:
+        # Its products are a row each.
+        return 0
+    layer = max(shape.layers, key=lambda layer: layer.inner)
+    scores = 0 if one.flash else layer.heads * one.cells
+    attention = one.masks + (scores + _attention(layer, shape.width, one, head)) * one.rows * _F32
+    feed = _feed_forward(shape, layer, head) * one.rows * _F32
+    vocabulary = shape.vocabulary if head is HeadKind.MTP else shape.draft_vocabulary
+    logits = (vocabulary * min(one.outputs, one.rows) + 4 * shape.width * one.rows) * _F32
+    # Logits of a reduced vocabulary are laid out over the target's, in a tensor that is there from the beginning.
+    spread = shape.vocabulary if head is HeadKind.EAGLE and shape.draft_vocabulary != shape.vocabulary else 0
+    return max(attention, feed, logits) + spread * one.rows * _F32
+
+
+def _attention(layer: Layer, width: int, one: Pass, head: HeadKind) -> int:
+    """Elements a row that live at once while it attends, without scores and masks."""
+    queries, cell = layer.queries, layer.keys + layer.values
+    if head is HeadKind.MTP:
+        # The gate is as wide as the queries.
+        return 4 * queries + 2 * width if one.flash else 3 * queries + 2 * width + cell
+    # Token and state lie side by side.
+    return max(2 * queries + 3 * width, 5 * width) if one.flash else 2 * queries + width + cell
+
+
+def _feed_forward(shape: Shape, layer: Layer, head: HeadKind) -> int:
+    if layer.sparse and shape.experts is not None:
+        return feed_forward(shape, layer)
+    return 3 * layer.inner + (5 * shape.width // 2 if head is HeadKind.MTP else 3 * shape.width)
