@@ -20,7 +20,7 @@ def bench_chat(folder: Path, *arguments: str) -> tuple[subprocess.CompletedProce
     out = folder / "chat.json"
     command = [sys.executable, str(SCRIPT), "--json", str(out), "--runs", "1", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    return done, json.loads(out.read_text(encoding="utf-8")) if out.exists() else {}
+    return done, json.loads(out.read_text(encoding="utf-8"))["parts"] if out.exists() else {}
 
 
 def figures(part: dict[str, Any]) -> dict[str, dict[str, Any]]:
