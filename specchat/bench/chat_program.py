@@ -115,6 +115,8 @@ def _stopped(terminal: Terminal) -> float:
     moment = terminal.wait_for(_STOPPED, terminal.press("\x1b"))
     mark = terminal.press("\x0e")
     terminal.wait_for("Ask something below", mark)
+    # What stands around the text is drawn a few times a second: "answering" must have gone before it can come again.
+    terminal.rest(0.5)
     return 1000 * (moment - pressed)
 
 
