@@ -21,7 +21,8 @@ from specchat.chat.text import visible
 
 SCHEMA: Final = 1
 _INLINE_MARKUP: Final = re.compile(r"[\\`*_{}\[\]<>#&|~!$]")
-_CODE_SPAN: Final = re.compile(r"(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)", re.DOTALL)
+_CODE_SPAN: Final = re.compile(r"\\[\\`]|(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)", re.DOTALL)
+"""Or a sign that is escaped, so that it begins none."""
 _LINE_OF_HTML: Final = re.compile(r"\n[ \t>]*(?=<)")
 """A line that begins so would end the paragraph and with it the code span; there a line end reads as a space."""
 _CODE: Final = ("fence", "code_block")
@@ -153,6 +154,8 @@ def _answer(text: str) -> str:
 def _without_html(text: str) -> str:
     parts, position = [], 0
     for span in _CODE_SPAN.finditer(text):
+        if span[1] is None:
+            continue
         parts += [_escaped(text[position : span.start()]), _LINE_OF_HTML.sub(" ", span[0])]
         position = span.end()
     return "".join([*parts, _escaped(text[position:])])

@@ -139,8 +139,8 @@ class Talk(Branches):
         if node_id is not None:
             await self.show_through(node_id)
             return
-        thread = self.thread()
-        self.leaf = thread[-1].id if thread else None
+        newest = self.store.thread(chat_id, last=1)
+        self.leaf = newest[-1].id if newest else None
         await self.show()
 
     def set_system(self, system: str) -> None:

@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
@@ -111,6 +111,7 @@ PIECES = ["<b>", "</details>", "<!--", "-->", "`", "``", "```", "~~~", "\n", "\n
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=14).map("".join))
+@example("\\`<b>`")
 @settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_answer_becomes_html(text: str) -> None:
     answer = export._answer(visible(text).strip("\n"))
