@@ -41,7 +41,7 @@ def plain() -> Iterator[Session]:
 @pytest.mark.parametrize("k", range(1, 8))
 def test_greedy_text_is_plain_text_for_every_depth(plain: Session, k: int) -> None:
     drafting = session(Method.DRAFT, k)
-    settings = AnswerSettings(GREEDY, max_tokens=48)
+    settings = AnswerSettings(GREEDY, max_tokens=32)
     accepted = 0
     for question in QUESTIONS:
         turn = drafting.ask([Message(Role.USER, question)], settings)
@@ -57,8 +57,8 @@ def test_greedy_text_is_plain_text_for_every_depth(plain: Session, k: int) -> No
 def test_greedy_text_is_plain_text_under_every_rule(plain: Session, mode: AcceptanceMode) -> None:
     drafting = session(Method.DRAFT, 4)
     for question in QUESTIONS:
-        expected = ids(plain, question, AnswerSettings(GREEDY, max_tokens=40))
-        assert ids(drafting, question, AnswerSettings(GREEDY, mode, max_tokens=40)) == expected
+        expected = ids(plain, question, AnswerSettings(GREEDY, max_tokens=28))
+        assert ids(drafting, question, AnswerSettings(GREEDY, mode, max_tokens=28)) == expected
     drafting.close()
 
 
@@ -66,13 +66,13 @@ def test_greedy_text_is_plain_text_under_every_rule(plain: Session, mode: Accept
 def test_a_seed_fixes_the_text_whatever_drafts(plain: Session, k: int) -> None:
     drafting = session(Method.DRAFT, k)
     texts = set()
-    for seed in range(5):
-        settings = AnswerSettings(WARM, AcceptanceMode.COUPLED, seed=seed, max_tokens=40)
+    for seed in range(4):
+        settings = AnswerSettings(WARM, AcceptanceMode.COUPLED, seed=seed, max_tokens=28)
         expected = ids(plain, QUESTIONS[0], settings)
         assert ids(drafting, QUESTIONS[0], settings) == expected
         texts.add(tuple(expected))
     drafting.close()
-    assert len(texts) == 5
+    assert len(texts) == 4
 
 
 def test_a_second_turn_reuses_the_first_ones_cache_and_reads_the_same(plain: Session) -> None:
@@ -117,7 +117,7 @@ class After:
 
 def test_cancelled_and_asked_again_the_text_is_the_same(plain: Session) -> None:
     drafting = session(Method.DRAFT, 3)
-    settings = AnswerSettings(GREEDY, max_tokens=40)
+    settings = AnswerSettings(GREEDY, max_tokens=28)
     expected = ids(plain, QUESTIONS[0], settings)
     for after in range(0, 12, 3):
         turn = drafting.ask([Message(Role.USER, QUESTIONS[0])], settings, cancelled=After(after))

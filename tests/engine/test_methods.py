@@ -21,8 +21,8 @@ DEPTHS: dict[Method, int | None] = {method: 7 for method in Method if method not
 DEPTHS |= dict.fromkeys((Method.DRAFT, Method.LAYER_SKIP, Method.EARLY_EXIT), 3)
 DEPTHS[Method.AUTO] = None
 SETTINGS = (
-    AnswerSettings(SamplingParams(temperature=0), max_tokens=40),
-    AnswerSettings(SamplingParams(temperature=0.8), AcceptanceMode.COUPLED, seed=7, max_tokens=40),
+    AnswerSettings(SamplingParams(temperature=0), max_tokens=28),
+    AnswerSettings(SamplingParams(temperature=0.8), AcceptanceMode.COUPLED, seed=7, max_tokens=28),
 )
 
 pytestmark = pytest.mark.demo
