@@ -24,8 +24,15 @@ def run() -> None:
 
 def open_chat(options: Mapping[str, Any], prompt: str) -> int:
     """Open the chat with the command line's options and `prompt` typed in; the exit code."""
-    # Nothing that is made before the first paint is garbage; the app switches it on again.
+    # Nothing that is made before the first paint is garbage; the app switches it on again, and so does every way out.
     gc.disable()
+    try:
+        return _open_chat(options, prompt)
+    finally:
+        gc.enable()
+
+
+def _open_chat(options: Mapping[str, Any], prompt: str) -> int:
     # Nothing of the engine is imported here: the screen is there before it.
     from specchat.chat.preferences import read_preferences, remember_theme
     from specchat.tui.model_shelf import ModelShelf

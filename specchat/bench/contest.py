@@ -15,13 +15,12 @@ from specchat.bench.heat import Heat, PeerMaker, Told, with_opening
 from specchat.bench.passes import measure_passes
 from specchat.bench.prompts import BENCH_CLASSES
 from specchat.bench.record import flash_attention_here
-from specchat.bench.results import Contest
-from specchat.drafters.method import HEAD_METHODS, Method
+from specchat.bench.results import Contest, Missing
+from specchat.drafters.method import Method
 from specchat.llama.context import Context
 from specchat.llama.context_params import ContextParams
 from specchat.llama.errors import LlamaError
 
-METHODS = tuple(method for method in Method if method not in (Method.NONE, *HEAD_METHODS))
 _COPYING = (Method.PROMPT_LOOKUP, Method.SUFFIX, Method.REST)
 _OWN_DEPTH = (Method.AUTO, Method.LOOKAHEAD)
 _ALL_SIZES = (1, 2, 3, 4, 5, 6, 8, 12, 16, 32, 64)
@@ -77,11 +76,18 @@ def contest(
             if not found.samples:
                 raise
             found.interrupted = True
-            done = {Cell(s.round, s.kind, s.temperature) for s in found.samples}
+            done = _answered_by_all(found)
+            found.missing += [Missing(arm.label, "interrupted before its turn") for arm in waiting]
     found.seconds = time.perf_counter() - started
     found.left_out = left_out(extent, done, found.tokens)
     found.complete = not found.left_out and not found.interrupted
     return found
+
+
+def _answered_by_all(found: Contest) -> set[Cell]:
+    answers = [(Cell(s.round, s.kind, s.temperature), s.label) for s in found.samples]
+    labels = {label for _, label in answers}
+    return {cell for cell, _ in answers if labels == {label for other, label in answers if other == cell}}
 
 
 def _all_cells(extent: Extent) -> list[Cell]:

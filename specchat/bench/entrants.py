@@ -13,12 +13,14 @@ from specchat.bench.synthetic import OracleDrafter
 from specchat.chat.message import Message
 from specchat.chat.models import Models
 from specchat.chat.session import ModelRequest, Session, open_session
-from specchat.drafters.method import Method
+from specchat.drafters.method import HEAD_METHODS, Method
 from specchat.engine.settings import AnswerSettings
 from specchat.speculation.mode import AcceptanceMode
 from specchat.speculation.params import SamplingParams
 
 CONTEXT = 2048
+METHODS = tuple(method for method in Method if method not in (Method.NONE, *HEAD_METHODS))
+"""Those that every model has; a trained head is one of its own."""
 _OWN_DEPTH = (Method.AUTO, Method.LOOKAHEAD, Method.NONE)
 _WITHOUT_DRAFT = (
     Method.NONE, Method.EARLY_EXIT, Method.LAYER_SKIP, Method.REST, Method.PROMPT_LOOKUP, Method.SUFFIX,

@@ -19,6 +19,7 @@ from specchat.chat.message import Message, Role
 from specchat.chat.session import Session
 from specchat.drafters.method import Method
 from specchat.llama.errors import DoesNotFit, LlamaError
+from specchat.retrieval.errors import DatastoreError
 
 Told = Callable[[str], None]
 PeerMaker = Callable[[Session, Path | None], list["tuple[str, Callable[[], Entrant]]"]]
@@ -63,7 +64,7 @@ class Heat:
                 self._go_alone(arm)
                 waiting.popleft()
                 break
-            except (ModelUnavailable, LlamaError) as error:
+            except (ModelUnavailable, DatastoreError, LlamaError) as error:
                 self._found.missing.append(Missing(arm.label, str(error)))
                 waiting.popleft()
                 continue
@@ -71,6 +72,7 @@ class Heat:
             if session.engine.method is Method.NONE:
                 reason = " ".join(session.take_notes()) or "it decodes plainly here."
                 self._found.missing.append(Missing(arm.label, reason))
+                session.close()
                 continue
             self._enrol(arm)
             self.entrants.append(Ours(arm, session))

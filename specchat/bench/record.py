@@ -17,12 +17,16 @@ from typing import Any, Final
 
 import psutil
 
+from specchat import __version__
 from specchat.llama.library import library
 from specchat.llama.model import Model
 
-_PACKAGES: Final = ("specchat", "llama-cpp-python", "xllamacpp", "numpy", "textual")
-_NOT_TOLD: Final = ("--json", "--plot", "--directory")
+_PACKAGES: Final = ("llama-cpp-python", "xllamacpp", "numpy", "textual")
+_NOT_TOLD: Final = ("--json", "--plot", "--directory", "-o", "--output")
 """Options whose value says where something goes, and nothing of what was measured."""
+# Before the measuring, whose own load would be told otherwise.
+_STARTED: Final = datetime.now(UTC)
+_LOAD: Final = psutil.getloadavg()[0]
 
 Spread = dict[str, float]
 """`median`, `low` and `high`."""
@@ -47,7 +51,7 @@ def provenance(
     return {
         "schema": 1,
         "tool": tool,
-        "measured": datetime.now(UTC).isoformat(timespec="minutes"),
+        "measured": _STARTED.isoformat(timespec="minutes"),
         "command": command(sys.argv),
         "machine": machine(),
         "versions": versions(),
@@ -75,14 +79,14 @@ def flash_attention_here() -> str:
 
 
 def machine() -> dict[str, Any]:
-    """The computer, in words; `load` is how many processes wanted to run at that moment."""
+    """The computer, in words; `load` is how many processes wanted to run at the start."""
     return {
         "processor": _processor(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "memory_gb": round(psutil.virtual_memory().total / 1e9, 1),
         "system": platform.platform(),
         "python": platform.python_version(),
-        "load": round(psutil.getloadavg()[0], 2),
+        "load": round(_LOAD, 2),
     }
 
 
@@ -97,7 +101,7 @@ def _processor() -> str:
 
 def versions() -> dict[str, str]:
     """Of the packages that a figure may depend on, where they are installed."""
-    found = dict[str, str]()
+    found = {"specchat": __version__}
     for name in _PACKAGES:
         try:
             found[name] = metadata.version(name)
@@ -110,7 +114,11 @@ def command(arguments: Sequence[str]) -> str:
     """A command line as it is written in a shell, without the options that only say where results go."""
     program = Path(arguments[0])
     kept, skipping = list[str](), False
+    # There alone it has no value.
+    flags = ("--json",) if "audit" in arguments[1:2] else ()
     for argument in arguments[1:]:
+        if argument in flags:
+            continue
         if not skipping and argument not in _NOT_TOLD and not argument.startswith(tuple(f"{o}=" for o in _NOT_TOLD)):
             kept.append(argument)
         skipping = not skipping and argument in _NOT_TOLD

@@ -46,7 +46,7 @@ _HEAD_NAMES: Final = {
     HeadKind.ASSISTANT: "an MTP assistant",
 }
 _DRIVEN: Final = frozenset((HeadKind.MTP, HeadKind.EAGLE, HeadKind.MEDUSA))
-"""The kinds that this program can draft with."""
+"""The kinds that are fetched with their model and counted before that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class Entry:
     drafter: HeadKind | None = None
     """The kind of the head that was trained for this model; its file is `draft`, None where it is in the target's."""
     head: Source | None = None
-    """The file of a head that can't be used yet: it is neither fetched nor loaded, and `draft` is None."""
+    """The file of a head that is neither fetched nor loaded by itself yet: `draft` is None."""
 
     @property
     def drafted_by(self) -> str:
@@ -102,12 +102,12 @@ class Entry:
 
     @property
     def fallback(self) -> str | None:
-        """The sentence that says so, where the model's own draft head can't be used yet."""
+        """The sentence that says so, where the model's own head is not fetched with it."""
         if self.drafter is None or self.drafter in _DRIVEN:
             return None
         return (
-            f"{self.name} comes with {_HEAD_NAMES[self.drafter]}, which specchat can't draft with yet. "
-            f"It drafts by the method {self.method or _INSTEAD_OF_A_HEAD} instead."
+            f"{self.name} comes with {_HEAD_NAMES[self.drafter]}, which is not fetched by itself yet. "
+            f"It drafts by the method {self.method or _INSTEAD_OF_A_HEAD} instead; --draft takes a file of it."
         )
 
     @property

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from specchat.bench.audit.contestants import AuditCancelled, Onlooker, Unavailable
 from specchat.bench.audit.identity import Compared
-from specchat.bench.audit.verdict import METHODS, QUICK, SAMPLED_METHODS, Audit, Extent, audit
-from specchat.bench.entrants import Model
+from specchat.bench.audit.verdict import QUICK, SAMPLED_METHODS, Audit, Extent, audit
+from specchat.bench.entrants import METHODS, Model
 from specchat.chat.text import visible
 from specchat.cli.diagnostics import Diagnostics
 from specchat.cli.environment import Environment

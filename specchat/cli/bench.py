@@ -9,8 +9,8 @@ from pathlib import Path
 
 from rich.table import Table
 
-from specchat.bench.contest import METHODS, arms_of, contest, oracles
-from specchat.bench.entrants import PLAIN, Model
+from specchat.bench.contest import arms_of, contest, oracles
+from specchat.bench.entrants import METHODS, PLAIN, Model
 from specchat.bench.extent import FULL, QUICK, Extent
 from specchat.bench.plot import FORMATS, missing_for_plots, plot
 from specchat.bench.prompts import BENCH_CLASSES

@@ -64,7 +64,7 @@ def _draft_context(request: FitRequest) -> _Context:
 
 
 def _head_context(request: FitRequest, head: HeadKind) -> _Context:
-    context = replace(_draft_context(request), kind=KVType.F16, flash=request.uses_flash_attention(KVType.F16))
+    context = _draft_context(request)
     # llama.cpp takes an EAGLE-3 head for an encoder, which gives out every row.
     return replace(context, n_outputs_max=context.n_ubatch) if head is HeadKind.EAGLE else context
 

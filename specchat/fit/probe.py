@@ -137,7 +137,8 @@ def _draft_demand(model: UnloadedModel, target: Context, request: FitRequest, he
     if head is None:
         return _demand_in(Context(model, draft_context(request)))
     wiring = NEXTN_WIRING if head is HeadKind.MTP else EAGLE3_WIRING
-    return _demand_in(HeadContext(model, target, wiring)) + head_rows(head, model.n_embd, request)
+    context = HeadContext(model, target, wiring, kv_type=request.draft_kv_type)
+    return _demand_in(context) + head_rows(head, model.n_embd, request)
 
 
 def _matrices(path: Path, request: FitRequest) -> ModelDemand:

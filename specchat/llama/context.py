@@ -287,7 +287,7 @@ class Context:
     @property
     def most_taken_back(self) -> int:
         """Tokens that can be taken back after a pass: any number of a KV cache, of a running state its snapshots."""
-        return self._snapshots if self.model.recurrent else self.n_ctx
+        return self._snapshots if self._has_running_state else self.n_ctx
 
     def rolls_back(self) -> bool:
         """Whether the memory can forget its latest tokens: a KV cache always can, a running state is tried."""

@@ -11,14 +11,12 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from specchat.llama.context import Context, Logits
 from specchat.llama.context_params import ContextParams
 from specchat.llama.errors import LlamaError
+from specchat.llama.hidden import States, rows_at
 from specchat.llama.model import Model
-
-States = NDArray[np.float32]
 
 _NO_STATES: Final = np.empty((0, 0), dtype=np.float32)
 
@@ -70,8 +68,4 @@ class FinalStateContext(Context):
 
     def _read(self, rows: int) -> States:
         address = self._address(self.handle)
-        if address is None:
-            return _NO_STATES
-        shape = (rows, self.model.n_embd)
-        raw = (ctypes.c_float * (shape[0] * shape[1])).from_address(address)
-        return np.frombuffer(memoryview(raw).cast("B"), dtype=np.float32).reshape(shape).copy()
+        return _NO_STATES if address is None else rows_at(address, rows, self.model.n_embd).copy()

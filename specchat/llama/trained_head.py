@@ -72,12 +72,20 @@ class HeadModel(Model):
 
     @property
     def draft_ids(self) -> NDArray[np.int64] | None:
-        """The target's tokens that the head can draft, ascending; None: all."""
+        """The target's tokens that the head can draft, ascending; None: all.
+
+        Raises ModelUnusable for what are no tokens, each once: llama.cpp writes logits to these places unseen.
+        """
         place = self.header.tensors.get(_DRAFT_IDS)
         if place is None:
             return None
-        start = self.header.data_start + place.offset
-        return np.sort(np.fromfile(self.path, dtype=np.int64, count=place.shape[0], offset=start))
+        start, size = self.header.data_start + place.offset, np.dtype(np.int64).itemsize
+        if place.n_bytes != place.shape[0] * size:
+            raise ModelUnusable(f"{self.path} names the tokens it drafts ({_DRAFT_IDS}) by other numbers than I64.")
+        ids = np.sort(np.fromfile(self.path, dtype=np.int64, count=place.shape[0], offset=start))
+        if ids.size and (ids[0] < 0 or ids[-1] >= self.vocab.size or (ids[1:] == ids[:-1]).any()):
+            raise ModelUnusable(f"{self.path} drafts tokens ({_DRAFT_IDS}) that its target has not, or some twice.")
+        return ids
 
     @property
     def mask(self) -> tuple[int, States] | None:

@@ -41,7 +41,7 @@ class Baseline:
         self._after_plain = False
 
     def begin_turn(self) -> None:
-        """Start an answer: its first steps are to be plain."""
+        """Start an answer: some of its early steps are to be plain."""
         self._steps = 0
         self._asked = 0
         self._due = _BEGIN

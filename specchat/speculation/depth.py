@@ -271,7 +271,7 @@ class DepthController:
         if data.get("version") != 1 or not all(isinstance(data.get(k), Mapping) for k in ("draft", "rates")):
             raise ValueError("The cached controller is damaged: measure anew.")
         self.draft = CostCurve.from_dict(data["draft"], self.target.speed, leads=False)
-        self._cost.draft = self.draft
+        self._cost = StepCost(self.target, self.draft, self._depths)
         self.rates = AcceptanceRates.from_dict(data["rates"])
         depth = data.get("depth", 0)
         known = depth in self._depths and self.target.has_point(1) and self.target.has_point(depth + 1)

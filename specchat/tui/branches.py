@@ -24,6 +24,8 @@ class Branches:
         """The message that the next question follows."""
         self.editing = False
         """The next question begins a branch in the place of another."""
+        self.removing = False
+        """A message is being deleted, with all that would follow it."""
         self._cut_short = False
         """The end of the branch is not shown, since it was taken back."""
         self._opening = Opening(store, stage, lambda: self.busy)
@@ -97,7 +99,11 @@ class Branches:
 
     async def remove(self, node_id: int) -> None:
         """Delete a message with what follows it; another branch is shown, or what comes before it."""
-        await asyncio.to_thread(self.options.forget_message or self.store.remove, node_id)
+        self.removing = True
+        try:
+            await asyncio.to_thread(self.options.forget_message or self.store.remove, node_id)
+        finally:
+            self.removing = False
         thread = self.thread()
         self.leaf, self.editing = thread[-1].id if thread else None, False
         await self.show()

@@ -57,8 +57,12 @@ class Hearing:
             self._stage.say(note)
         self._stage.withdraw_offer()
         self._stage.changed()
-        if not await self._shortening.ask_again():
-            await self._talk.go_on()
+        asked = False
+        try:
+            asked = await self._shortening.ask_again()
+        finally:
+            if not asked:
+                await self._talk.go_on()
 
     @hear.register
     async def _(self, event: LoadFailed) -> None:

@@ -45,6 +45,8 @@ class Shortening:
         self._number = 0
         self._asked: Asked | None = None
         """What is being measured."""
+        self._leaf: int | None = None
+        """The end of the branch that is."""
         self._then = ASK
         self._refused: int | None = None
         """The empty answer of the question that did not fit."""
@@ -61,7 +63,9 @@ class Shortening:
         talk = self._talk
         self._number += 1
         self._then, self._place = then, None
-        self._asked = asked = talk.asked(talk.thread())
+        thread = talk.thread()
+        self._leaf = thread[-1].id if thread else None
+        self._asked = asked = talk.asked(thread)
         talk.worker.send(Measure(self._number, told(asked), asked.head, talk.answers.thinking))
 
     async def measured(self, event: Measured) -> None:
@@ -69,9 +73,12 @@ class Shortening:
         talk, asked = self._talk, self._asked
         if event.number != self._number or asked is None or talk.busy:
             return
-        thread = talk.thread()
-        if event.error or not thread or talk.engine.loaded is None:
+        if event.error:
             talk.stage.say(event.error, "error")
+            return
+        thread = talk.thread()
+        # The user may have gone elsewhere.
+        if not thread or thread[-1].id != self._leaf or talk.engine.loaded is None:
             return
         full = f"The conversation has {event.tokens:,} tokens, and the context holds {talk.engine.loaded.context:,}."
         if event.first is None:
@@ -105,11 +112,11 @@ class Shortening:
         """Have the question that was refused answered, if it is still the last; whether it is. Raises StoreError."""
         talk, thread = self._talk, self._talk.thread()
         refused, self._refused = self._refused, None
-        if refused is None or not thread or thread[-1].id != refused:
+        if refused is None or talk.editing or not thread or thread[-1].id != refused:
             return False
-        # The answer says nothing but that there was no room.
-        await asyncio.to_thread(talk.store.remove, refused, overwrite=False)
-        await talk.retry()
+        # The answer says nothing but that there was no room. Nothing may be asked between its end and the next one.
+        talk.store.remove(refused, overwrite=False)
+        await talk.retry(thread[-1].parent)
         return True
 
     @property

@@ -229,6 +229,13 @@ class Talk(Branches):
         self.stage.changed()
         await self.go_on()
 
+    async def remove(self, node_id: int) -> None:
+        """Delete a message with what follows it; what was asked meanwhile comes next."""
+        try:
+            await super().remove(node_id)
+        finally:
+            await self.go_on()
+
     async def go_on(self) -> None:
         """Have the question answered that waits for the model, else the next one."""
         question = ""
@@ -263,8 +270,8 @@ class Talk(Branches):
 
     @property
     def busy(self) -> bool:
-        """An answer is written or waited for, or something is under way out of sight."""
-        return self.writing is not None or self.asking or self.aside is not None
+        """An answer is written or waited for, a message deleted, or something is under way out of sight."""
+        return self.writing is not None or self.asking or self.aside is not None or self.removing
 
     @property
     def loading(self) -> bool:

@@ -115,8 +115,8 @@ def test_a_head_that_can_not_be_used_yet_is_said_and_replaced_by_the_suffix_meth
     later = models.find("later")
     assert (later.method, later.drafter, later.head) == ("suffix", HeadKind.ASSISTANT, HubFile("user/heads", "h.gguf"))
     assert later.fallback == (
-        "later comes with an MTP assistant, which specchat can't draft with yet. "
-        "It drafts by the method suffix instead."
+        "later comes with an MTP assistant, which is not fetched by itself yet. "
+        "It drafts by the method suffix instead; --draft takes a file of it."
     )
     # Nothing may load it as a draft model, or fetch it.
     assert later.draft is None

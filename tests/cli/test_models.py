@@ -88,7 +88,7 @@ def test_show_tells_what_the_catalogue_knows_and_where_it_lies(home: Household) 
     assert f"{after['path']}\n" == run("models", "path", "pair").out
     assert "drafted by MTP head in the file" in run("models", "show", "qwen3.6-27b-mtp").out
     note = run("models", "show", "gemma-4-12b").out
-    assert "MTP assistant, which specchat can't draft with yet. It drafts by the method suffix instead." in note
+    assert "MTP assistant, which is not fetched by itself yet. It drafts by the method suffix instead;" in note
     local = run("models", "show", home.folder / "tiny-Q8_0.gguf").out
     assert str(home.folder / "tiny-Q8_0.gguf") in local
 

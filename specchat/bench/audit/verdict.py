@@ -10,12 +10,11 @@ from specchat.bench.audit.contestants import NOBODY, Onlooker, Unavailable
 from specchat.bench.audit.identity import Compared, Fork, Trial, compare
 from specchat.bench.audit.numerics import BATCHES, Numerics, measure
 from specchat.bench.audit.statistics import Statistics, compare_pairs
-from specchat.bench.entrants import Model
+from specchat.bench.entrants import METHODS, Model
 from specchat.bench.prompts import PROMPTS
 from specchat.bench.record import flash_attention_here, provenance
-from specchat.drafters.method import HEAD_METHODS, Method
+from specchat.drafters.method import Method
 
-METHODS = tuple(method for method in Method if method not in (Method.NONE, *HEAD_METHODS))
 SAMPLED_METHODS = (Method.DRAFT, Method.LAYER_SKIP, Method.EARLY_EXIT, Method.SUFFIX)
 """Those whose drafts are sampled come first: they are the ones a rule could get wrong."""
 _KINDS = ("copy", "code", "prose", "list")

@@ -137,8 +137,12 @@ class PromptArea(TextArea):
 
     async def _on_key(self, event: events.Key) -> None:
         # A key with a binding would bubble up to the app and be acted on after letters that were typed behind it.
-        if not event.is_printable and await self.app._check_bindings(event.key):
+        active = None if event.is_printable else self.screen.active_bindings.get(event.key)
+        if active is not None and active.node is self and await self.app.run_action(active.binding.action, self):
             event.stop()
+            event.prevent_default()
+        elif event.key == "enter":
+            # TextArea's own handler, which Textual calls next, would make it a line end.
             event.prevent_default()
 
     async def _on_paste(self, event: events.Paste) -> None:
