@@ -101,9 +101,12 @@ def test_tapped_layers_lie_on_the_card_and_what_is_handed_out_on_the_host() -> N
     assert demand.draft.device.cache == 32768 * 4096
 
 
-def test_a_head_s_cache_stays_as_it_is_where_that_of_a_draft_model_is_quantised() -> None:
-    quantised = planned_27b(replace(LOGGED, draft_kv_type=KVType.Q8_0))
-    assert quantised == planned_27b(LOGGED)
+def test_a_head_s_cache_is_counted_in_the_type_asked_for_drafts() -> None:
+    plain, quantised = (planned_27b(replace(LOGGED, draft_kv_type=kind)) for kind in (KVType.F16, KVType.Q8_0))
+    assert quantised[0] == plain[0]
+    assert quantised[1].cache == plain[1].cache // 64 * 34
+    # CUDA's kernels unpack the one layer's keys and values into f16 first.
+    assert quantised[1].compute == plain[1].compute + plain[1].cache
 
 
 def test_a_head_of_an_unknown_header_is_taken_for_a_layer_like_the_target_s() -> None:
