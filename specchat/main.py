@@ -73,6 +73,7 @@ def _load(options: Mapping[str, Any]) -> Any:
         draft=options["draft"],
         method=str(options["method"]) if options["method"] else None,
         draft_tokens=draft_tokens(options["draft_tokens"]),
+        tree=options["tree"],
         context=options["ctx"],
         threads=options["threads"],
         gpu_layers=options["gpu_layers"],

@@ -20,6 +20,7 @@ import psutil
 from specchat import __version__
 from specchat.llama.library import library
 from specchat.llama.model import Model
+from specchat.llama.whole_file import written_whole
 
 _PACKAGES: Final = ("llama-cpp-python", "xllamacpp", "numpy", "textual")
 _NOT_TOLD: Final = ("--json", "--plot", "--directory", "-o", "--output")
@@ -150,9 +151,5 @@ def write_record(path: Path | None, head: dict[str, Any], tables: Sequence[Table
 
 def write_json(path: Path, data: dict[str, Any]) -> None:
     """Write `data`, whole or not at all. Raises OSError."""
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
+    with written_whole(path) as unfinished:
         unfinished.write_text(json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)

@@ -74,19 +74,22 @@ def _engine(found: Checkup) -> None:
     if driver.exists():
         found.facts["driver"] = driver.read_text(encoding="utf-8", errors="replace").splitlines()[0]
     try:
-        from specchat.llama.gpus import gpus
+        from specchat.llama.gpus import gpus, gpus_unknown
         from specchat.llama.library import library
 
         lib = library()
         found.facts["llama_cpp_build"] = "GPU" if lib.offloads else "CPU"
+        unknown = gpus_unknown()
         found.facts["llama_cpp_devices"] = [
             {"name": gpu.name, "total_bytes": gpu.total, "free_bytes": gpu.free} for gpu in gpus()
-        ] or [{"name": "CPU"}]
+        ] or [{"name": "CPU" if unknown is None else "unknown"}]
         found.facts["llama_cpp_features"] = lib.api.llama_print_system_info().decode(errors="replace").strip()
-    except (LlamaError, OSError, AttributeError) as error:
+    except (LlamaError, OSError) as error:
         found.facts["llama_cpp_build"] = None
         found.unusable.append(" ".join(str(error).split()))
         return
+    if unknown is not None:
+        found.advice.append(unknown)
     if cards and not lib.offloads:
         found.advice.append(
             f"There is a graphics card ({next(iter(cards.values())).name}), but this llama.cpp computes on the CPU "

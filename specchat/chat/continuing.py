@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from specchat.catalogue.entries import Catalogue
@@ -10,14 +11,29 @@ from specchat.catalogue.errors import ModelUnavailable
 from specchat.catalogue.locate import is_here
 from specchat.catalogue.reference import PREFIX
 from specchat.chat.conversation import Chat, Node, Span, exchanges
-from specchat.chat.message import Message, Role
-from specchat.chat.reading import asked, cut_in
+from specchat.chat.message import Role
+from specchat.chat.reading import Asked, Cut, asked, cut_in
 from specchat.chat.store import Store
 from specchat.chat.store_file import NotStored
 
 
-def earlier(store: Store, chat_id: str | None) -> tuple[Chat, list[Message]]:
-    """The conversation, None for the latest, and what was said in it so far: its system prompt and current branch.
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """What was said so far in a conversation that is gone on with."""
+
+    chat: Chat
+    thread: tuple[Node, ...]
+    """Its current branch up to the last answer."""
+    cut: Cut | None
+    """Where the model begins to read it, if not at its beginning."""
+
+    def asked(self, system: str = "") -> Asked:
+        """What is read of it before the next question, with its own system prompt or another."""
+        return asked(system or self.chat.system, self.thread, self.cut)
+
+
+def earlier(store: Store, chat_id: str | None) -> Earlier:
+    """What was said in a conversation, None for the latest.
 
     Questions that were never answered are left out, and so is what the chat no longer reads since the context was full.
     Raises StoreError, and its kind NotStored where there is no such conversation.
@@ -26,10 +42,11 @@ def earlier(store: Store, chat_id: str | None) -> tuple[Chat, list[Message]]:
     if chat is None:
         raise NotStored('There is no conversation to continue yet. Begin one: specchat "Why is the sky blue?"')
     thread = store.thread(chat.id)
-    messages = list(asked(chat.system, thread, cut_in(thread, store.cuts(chat.id))).messages)
-    _, waiting = exchanges(thread)
+    pairs, _ = exchanges(thread)
     # A question that waits is not the one that is asked now.
-    return chat, messages if waiting is None else messages[:-1]
+    ids = [node.id for node in thread]
+    answered = thread[: ids.index(pairs[-1][1].id) + 1] if pairs else []
+    return Earlier(chat, tuple(answered), cut_in(ids[: len(answered)], store.cuts(chat.id)))
 
 
 def model_of(chat: Chat, catalogue: Catalogue) -> str | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ from markdown_it import MarkdownIt
 
 from specchat.chat.conversation import Node, one_line
 from specchat.chat.message import Role
+from specchat.chat.reading import Cut, about_unread, cut_in, unread, unsummarised
 from specchat.chat.store import Store
 from specchat.chat.text import visible
 
@@ -47,7 +48,12 @@ def markdown(store: Store, chat_id: str) -> str:
     ]
     if chat.system:
         parts += ["## System prompt", _block(chat.system)]
-    for node in store.thread(chat.id):
+    thread = store.thread(chat.id)
+    ids = [node.id for node in thread]
+    cut = cut_in(ids, store.cuts(chat.id))
+    for node in thread:
+        if cut is not None and cut.node_id == node.id:
+            parts += _unread(ids, cut)
         parts += _message(node, chat.model)
     return visible("\n\n".join(parts)) + "\n"
 
@@ -59,7 +65,12 @@ def json_text(store: Store, chat_id: str) -> str:
 
 
 def tree(store: Store, chat_id: str) -> dict[str, Any]:
-    """The whole tree: `messages` in the order in which they were added, `leaf` the end of the current branch."""
+    """The whole tree: `messages` in the order in which they were added, `leaf` the end of the current branch.
+
+    `cuts` are the messages from which on the model reads the branches through them, since the context was full; of
+    several in a branch the last one holds. `summary` is what it reads in the place of those before `summarised_to`,
+    which is the message itself unless more was left out later; null and empty where there is no summary.
+    """
     chat = store.chat(chat_id)
     leaf = store.thread(chat.id, last=1)
     return {
@@ -72,6 +83,14 @@ def tree(store: Store, chat_id: str) -> dict[str, Any]:
         "updated": _utc(chat.updated),
         "leaf": leaf[0].id if leaf else None,
         "messages": [_as_object(node) for node in store.nodes(chat.id)],
+        "cuts": [
+            {
+                "message": cut.node_id,
+                "summary": cut.summary,
+                "summarised_to": (cut.summarised_to or cut.node_id) if cut.summary else None,
+            }
+            for cut in store.cuts(chat.id).values()
+        ],
     }
 
 
@@ -117,6 +136,13 @@ def _message(node: Node, model: str) -> Iterator[str]:
     if node.text.strip():
         yield _answer(visible(node.text).strip("\n"))
     yield f"*{_literal(statistics_line(node.statistics, node.finish_reason))}*"
+
+
+def _unread(ids: Sequence[int], cut: Cut) -> Iterator[str]:
+    words = about_unread(unread(ids, cut), unsummarised(ids, cut), summary=bool(cut.summary))
+    yield f"*{words[0].upper()}{words[1:]}{'' if cut.summary else '.'}*"
+    if cut.summary:
+        yield _block(cut.summary)
 
 
 def _block(text: str) -> str:

@@ -69,7 +69,19 @@ def _cuts(connection: sqlite3.Connection) -> None:
     )
 
 
-MIGRATIONS: Final[tuple[Callable[[sqlite3.Connection], None], ...]] = (_conversations, _words, _cuts)
+def _ends_of_summaries(connection: sqlite3.Connection) -> None:
+    """Where more was left out after a summary was written, it says nothing about that."""
+    connection.execute("ALTER TABLE cut ADD COLUMN summarised_to INTEGER")
+
+
+def _leftovers(connection: sqlite3.Connection) -> None:
+    """Has a row while text that was deleted may still be left in the file."""
+    connection.execute("CREATE TABLE leftover (since REAL NOT NULL)")
+
+
+MIGRATIONS: Final[tuple[Callable[[sqlite3.Connection], None], ...]] = (
+    _conversations, _words, _cuts, _ends_of_summaries, _leftovers,
+)  # fmt: skip
 
 
 def migrate(connection: sqlite3.Connection) -> None:

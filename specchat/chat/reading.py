@@ -26,6 +26,8 @@ class Cut:
     """The first message that it reads, a question."""
     summary: str = ""
     """What it wrote about those before; empty where they are left out without one."""
+    summarised_to: int | None = None
+    """The first message that the summary says nothing about, where more were left out after it was written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +44,40 @@ class Asked:
         return next((place for place, node in enumerate(self.nodes) if node is not None), len(self.nodes))
 
 
-def cut_in(thread: Sequence[Node], summaries: Mapping[int, str]) -> Cut | None:
-    """The cut that holds in a branch: the last of those made in it. `summaries` are those of `Store.cuts`."""
-    for node in reversed(thread):
-        if node.id in summaries:
-            return Cut(node.id, summaries[node.id])
-    return None
+def cut_in(branch: Sequence[int], cuts: Mapping[int, Cut]) -> Cut | None:
+    """The cut that holds in a branch of these ids: the last of those made in it. `cuts` are those of `Store.cuts`."""
+    return next((cuts[id] for id in reversed(branch) if id in cuts), None)
 
 
-def unread(thread: Sequence[Node], cut: Cut | None) -> int:
-    """How many messages at the beginning of a branch the model does not read."""
-    return 0 if cut is None else next((place for place, node in enumerate(thread) if node.id == cut.node_id), 0)
+def unread(branch: Sequence[int], cut: Cut | None) -> int:
+    """How many messages at the beginning of a branch, of which these are the ids, the model does not read."""
+    return 0 if cut is None else _place(branch, cut.node_id)
+
+
+def unsummarised(branch: Sequence[int], cut: Cut | None) -> int:
+    """How many of the messages that the model does not read no summary stands for: the last ones of them."""
+    if cut is None or not cut.summary:
+        return unread(branch, cut)
+    return 0 if cut.summarised_to is None else unread(branch, cut) - _place(branch, cut.summarised_to)
+
+
+def about_unread(count: int, left_out: int, *, summary: bool) -> str:
+    """What is said where the model begins to read: `count` messages before it it does not.
+
+    With a summary, `left_out` are those of them, the last ones, that it says nothing about.
+    """
+    above = f"the {count:,} messages above" if count != 1 else "the message above"
+    if not summary:
+        return f"{above} {'are' if count != 1 else 'is'} no longer read by the model"
+    reads = "the model reads this summary, which it wrote itself, in the place of"
+    if not left_out:
+        return f"{reads} {above}:"
+    after = f"the {left_out:,} after them are" if left_out != 1 else "the one after them is"
+    return f"{reads} the first {count - left_out:,} of {above}; {after} no longer read:"
+
+
+def _place(branch: Sequence[int], node_id: int) -> int:
+    return branch.index(node_id) if node_id in branch else 0
 
 
 def asked(system: str, thread: Sequence[Node], cut: Cut | None = None) -> Asked:
@@ -63,7 +88,7 @@ def asked(system: str, thread: Sequence[Node], cut: Cut | None = None) -> Asked:
     head = [Message(Role.SYSTEM, system)] if system.strip() else []
     if cut is not None and cut.summary.strip():
         head += [Message(Role.USER, SUMMARY_QUESTION), Message(Role.ASSISTANT, cut.summary)]
-    pairs, waiting = exchanges(thread[unread(thread, cut) :])
+    pairs, waiting = exchanges(thread[unread([node.id for node in thread], cut) :])
     nodes = [node for pair in pairs for node in pair] + ([waiting] if waiting is not None else [])
     said = [Message(node.role, node.text, reasoning=node.reasoning) for node in nodes]
     return Asked((*head, *said), (*(None for _ in head), *(node.id for node in nodes)))

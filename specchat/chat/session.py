@@ -21,7 +21,7 @@ from specchat.chat.template import ChatTemplate
 from specchat.chat.turn import StopStrings, Turn
 from specchat.drafters.heads.pairing import has_own_head, method_of
 from specchat.drafters.layer_skip import cut_draft, default_layer_set, draft_directory, stored_layer_set
-from specchat.drafters.method import HEAD_METHODS, Method
+from specchat.drafters.method import HEAD_METHODS, HEAD_OF, Method
 from specchat.engine.engine import Engine
 from specchat.engine.settings import AnswerSettings, EngineSettings, SettingsError
 from specchat.engine.speed import speed_of
@@ -51,6 +51,8 @@ class ModelRequest:
     """A model's name or path, or `none`."""
     method: Method | None = None
     draft_tokens: int | None = None
+    tree: bool = False
+    """Whether a trained head drafts trees where it can."""
     context: int | None = None
     threads: int | None = None
     gpu_layers: int = -1
@@ -171,6 +173,7 @@ def open_session(
         draft=draft,
         method=_method(request, entry, target, draft),
         draft_tokens=request.draft_tokens,
+        tree=request.tree,
         context=request.context or entry.context,
         threads=request.threads,
         gpu_layers=request.gpu_layers,
@@ -265,8 +268,7 @@ def _draft(request: ModelRequest, entry: Entry, catalogue: Catalogue, target: Pa
 
 def _drafts_by(entry: Entry, method: Method) -> bool:
     """Whether the entry's own head is one for `method`; whether an EAGLE-3 head drafts in parallel, its file says."""
-    kinds = ("eagle",) if method is Method.P_EAGLE else (method.value,)
-    return entry.drafter is not None and entry.drafter.value in kinds
+    return entry.drafter is HEAD_OF[method]
 
 
 def _layer_set(target: Path, entry: Entry) -> Sequence[int]:

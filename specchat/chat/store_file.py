@@ -77,7 +77,8 @@ class StoreFile:
             self._connection.create_function(name, 2, function, deterministic=True)
 
     def close(self) -> None:
-        """Close the file."""
+        """Overwrite what was deleted, where that was not done yet, and close the file."""
+        self.overwrite_deleted()
         with self._turn, contextlib.suppress(sqlite3.Error):
             self._connection.close()
 
@@ -112,19 +113,37 @@ class StoreFile:
             except sqlite3.Error as error:
                 raise sentence_of(error, self._path) from None
 
+    def delete(self, work: Callable[[sqlite3.Connection], Result]) -> Result:
+        """Do `work` in a transaction; where it returns that it deleted text, the file is to be cleaned of it."""
+
+        def deletion(connection: sqlite3.Connection) -> Result:
+            result = work(connection)
+            if result:
+                connection.execute("INSERT INTO leftover VALUES (?)", (time.time(),))
+            return result
+
+        return self.write(deletion)
+
     def overwrite_deleted(self) -> None:
-        """Take out of the file and its log what is left there of deleted text."""
+        """Take out of the file and its log what is left there of deleted text, if there is any."""
         with self._turn:
             try:
+                if not self._connection.execute("SELECT EXISTS (SELECT 1 FROM leftover)").fetchone()[0]:
+                    return
+                # The index keeps deleted words until its parts are merged.
+                self._connection.execute("INSERT INTO word (word) VALUES ('optimize')")
                 self._connection.execute("VACUUM")
                 (hindered, *_) = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
                 if not hindered:
+                    self._connection.execute("DELETE FROM leftover")
                     return
                 why = "another program is reading it"
+            except sqlite3.ProgrammingError:
+                return  # It is closed.
             except sqlite3.Error as error:
                 why = str(error)
         self._notes.append(
-            f"It is deleted, but parts of its text may be left in {self._path} until something else is deleted: {why}."
+            f"It is deleted, but parts of its text may be left in {self._path} until specchat is used again: {why}."
         )
 
 

@@ -13,12 +13,12 @@ from specchat.catalogue.sources import LocalFile
 from specchat.chat.amounts import size
 from specchat.chat.continuing import model_of
 from specchat.chat.conversation import Chat
-from specchat.chat.message import Message, Role
 from specchat.chat.models import DEMO, Models, size_of
 from specchat.chat.preferences import read_preferences
 from specchat.chat.session import ModelRequest, Session, open_session
 from specchat.chat.store_file import StoreError
 from specchat.chat.turn import Turn
+from specchat.cli.asking import Asking
 from specchat.cli.diagnostics import Diagnostics
 from specchat.cli.environment import Environment
 from specchat.cli.exit_codes import ExitCode, UsageError
@@ -34,9 +34,6 @@ from specchat.engine.settings import AnswerSettings
 from specchat.engine.stopping import FinishReason
 from specchat.llama.errors import LlamaError
 from specchat.speculation.mode import AcceptanceMode
-
-_LONG_PROMPT = 512
-"""Prompts of more tokens than this show their progress."""
 
 
 class Format(StrEnum):
@@ -200,33 +197,14 @@ class Ask:
         for note in session.take_notes():
             self.diagnostics.note(note)
 
-    def _messages(self, prompt: str) -> list[Message]:
-        """What stands before the question, and the question."""
-        question, recording = self.question, self.recording
-        said = [] if recording is None else recording.said
-        if question.system:
-            earlier = [message for message in said if message.role is not Role.SYSTEM]
-            said = [Message(Role.SYSTEM, question.system), *earlier]
-        return [*said, Message(Role.USER, prompt)]
-
-    def _settings(self, session: Session) -> AnswerSettings:
-        given = self.question.answer
-        return AnswerSettings(
-            sampling=session.sampling(self.question.sampling, thinking=self.question.enable_thinking),
-            accept=given.accept,
-            seed=given.seed,
-            max_tokens=given.max_tokens,
-        )
-
     def _answer(self, session: Session, prompt: str) -> ExitCode:
-        turn = session.ask(
-            self._messages(prompt),
-            self._settings(session),
-            stop_strings=self.question.stop_strings,
-            enable_thinking=self.question.enable_thinking,
-            cancelled=lambda: self.interrupts.arrived() or self.stdout.reader_is_gone(),
-            progress=self._prefill_progress,
-        )
+        def cancelled() -> bool:
+            return self.interrupts.arrived() or self.stdout.reader_is_gone()
+
+        asking = Asking(session, self.question, self.environment, self.diagnostics, cancelled)
+        turn = asking.begin(prompt, self.recording)
+        if turn is None:
+            return self._end()
         # Only now: a question that can't be asked is not kept.
         self._record(lambda recording: self._begin(recording, session, prompt))
         output = self._output(session)
@@ -239,6 +217,9 @@ class Ask:
         self._finish(session, turn, output, failure)
         if failure is not None:
             raise failure
+        return self._end()
+
+    def _end(self) -> ExitCode:
         if self.stdout.reader_is_gone():
             raise ReaderClosed
         return self.interrupts.exit_code or ExitCode.OK
@@ -291,7 +272,3 @@ class Ask:
         if self.question.format is Format.JSON_LINES:
             return JsonLinesOutput(self.stdout, session.entry.id)
         return TextOutput(self.stdout, stream=self.question.stream)
-
-    def _prefill_progress(self, read: int, total: int) -> None:
-        if total > _LONG_PROMPT:
-            self.diagnostics.progress(f"reading the prompt: {read:,} of {total:,} tokens")

@@ -36,8 +36,8 @@ def calibrate_model(
         raise UsageError("--exit names layers to leave after; it belongs to --method early-exit.")
     entry = Catalogue().find(model)
     target = locate(entry.target)
-    layers = read_header(target).of_architecture("block_count")
-    if isinstance(layers, int) and any(not 1 <= layer <= layers for layer in exits):
+    layers = read_header(target).number("block_count")
+    if layers and any(not 1 <= layer <= layers for layer in exits):
         raise UsageError(f"--exit must be one of the layers 1 to {layers} of {entry.name}.")
     diagnostics, interrupts = Diagnostics(environment), Interrupts()
     bar = _Progress(diagnostics, time.monotonic())

@@ -176,6 +176,7 @@ def remove_chats(environment: Environment, chosen: Sequence[str]) -> ExitCode:
         for chat in {one.id: one for one in map(store.chat, chosen)}.values():
             forget(store, chat.id, past_text_directory())
             Diagnostics(environment).note(f"deleted {chat.title or chat.id}.")
+        store.overwrite_deleted()
 
     return _told(command, environment)
 

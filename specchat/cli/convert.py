@@ -20,7 +20,7 @@ from specchat.cli.outcome import outcome
 from specchat.cli.output import Stdout
 from specchat.heads.convert import Converted, convert
 from specchat.heads.errors import ConversionStopped
-from specchat.heads.kinds import HeadKind, WeightType
+from specchat.heads.kinds import CheckpointKind, WeightType
 from specchat.llama.errors import DoesNotFit, LlamaError
 
 _REDRAW_S: Final = 0.2
@@ -34,7 +34,7 @@ class Conversion:
     target: str | None
     """The model that the head drafts for: a catalogue id or a path."""
     destination: Path | None
-    kind: HeadKind | None
+    kind: CheckpointKind | None
     weight_type: WeightType
     draft_tokens: int | None
     replace: bool

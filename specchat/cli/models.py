@@ -10,7 +10,7 @@ import typer
 from specchat.cli import completion
 from specchat.cli.environment import Environment
 from specchat.cli.names import KVName
-from specchat.heads.kinds import HeadKind, WeightType
+from specchat.heads.kinds import CheckpointKind, WeightType
 
 models = typer.Typer(
     no_args_is_help=True,
@@ -136,7 +136,7 @@ def convert_command(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FILE", help="The GGUF to write [named after SOURCE].")
     ] = None,
-    kind: Annotated[HeadKind | None, typer.Option("--kind", help="What it is [as its tensors say].")] = None,
+    kind: Annotated[CheckpointKind | None, typer.Option("--kind", help="What it is [as its tensors say].")] = None,
     weight_type: Annotated[WeightType, typer.Option("--type", help="Type of its matrices.")] = WeightType.Q8_0,
     draft_vocab: Annotated[
         int | None,

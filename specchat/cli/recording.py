@@ -6,10 +6,10 @@ import time
 from dataclasses import asdict, dataclass, field
 from typing import Final
 
-from specchat.chat.continuing import begin, earlier
+from specchat.chat.continuing import Earlier, begin, earlier
 from specchat.chat.conversation import Chat
-from specchat.chat.message import Message
 from specchat.chat.session import Session
+from specchat.chat.shortening import Place
 from specchat.chat.store import Store, store_path
 from specchat.chat.store_file import NotStored
 from specchat.chat.turn import Turn
@@ -29,22 +29,25 @@ class Recording:
     store: Store
     chat: Chat | None
     """None: a new one is begun with the question."""
-    said: list[Message]
-    """What stands before the question, the system prompt included."""
+    earlier: Earlier | None = None
+    """What stands before the question."""
+    _shortened: tuple[Place, str, str] | None = field(default=None, init=False)
+    """What the question leaves out of it: where, how, and the summary of that."""
     _node: int | None = field(default=None, init=False)
     _written: float = field(default=0.0, init=False)
 
     @classmethod
     def of_new(cls) -> Recording:
         """For a conversation that begins with this question."""
-        return cls(Store(store_path()), None, [])
+        return cls(Store(store_path()), None)
 
     @classmethod
     def continuing(cls, chat_id: str | None) -> Recording:
         """Go on with a conversation; None: with the one in which something was said last."""
         store = Store(store_path())
         try:
-            return cls(store, *earlier(store, chat_id))
+            found = earlier(store, chat_id)
+            return cls(store, found.chat, found)
         except NotStored as error:
             store.close()
             # A file that was set aside is why nothing is there.
@@ -53,11 +56,19 @@ class Recording:
             store.close()
             raise
 
+    def shorten(self, place: Place, how: str, summary: str) -> None:
+        """The question will be asked without what comes before `place`, and so will those after it."""
+        self._shortened = place, how, summary
+
     def begin(self, question: str, *, model: str, system: str) -> str:
         """Store the question; the id of its conversation."""
         if self.chat is None:
             self.chat = self.store.new_chat(model=model, system=system)
-        self._node = begin(self.store, self.chat, question, model=model).id
+        answer = begin(self.store, self.chat, question, model=model)
+        self._node = answer.id
+        if self._shortened is not None and answer.parent is not None:
+            place, how, summary = self._shortened
+            place.keep(self.store, place.node_id or answer.parent, how, summary)
         self._written = time.monotonic()
         return self.chat.id
 

@@ -64,6 +64,7 @@ def _request(options: Mapping[str, Any]) -> ModelRequest:
         draft=options["draft"],
         method=Method(options["method"]) if options["method"] else None,
         draft_tokens=draft_tokens(options["draft_tokens"]),
+        tree=options["tree"],
         context=options["ctx"],
         threads=options["threads"],
         gpu_layers=options["gpu_layers"],

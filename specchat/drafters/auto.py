@@ -210,7 +210,9 @@ class AutoDrafter:
         self.why[choice.why] = self.why.get(choice.why, 0) + 1
         if not self._started:
             self._costs.declined_s += draft_s + verify_s
-        self._costs.arms.record(choice, step.tested, step.accepted, draft_s, verify_s, context, drafted=len(draft))
+        # A tree of so many nodes brought no more than this, also where its path ended untested: so it counts.
+        tested = step.tested if draft.parents is None else min(len(draft), step.accepted + 1)
+        self._costs.arms.record(choice, tested, step.accepted, draft_s, verify_s, context, drafted=len(draft))
 
     def close(self) -> None:
         """Keep what was measured for the next start, and free the arms."""

@@ -22,6 +22,17 @@ class Drawing(Protocol):
         """Draw the token at absolute `position`."""
 
 
+class Ranking(Drawing, Protocol):
+    """A way of drawing that also tells which tokens are the likeliest."""
+
+    @property
+    def may_branch(self) -> bool:
+        """Whether trees of likely tokens are worth drafting."""
+
+    def ranked(self, logits: NDArray[np.floating[Any]], history: Sequence[int], n: int) -> list[tuple[int, float]]:
+        """The `n` likeliest tokens that `logits` [V] give after `history`, with their probabilities."""
+
+
 def sampled_chain(
     ids: list[int],
     pending: Sequence[int],

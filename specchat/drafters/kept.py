@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import platformdirs
+
+from specchat.llama.whole_file import written_whole
 
 
 def cache_directory() -> Path:
@@ -22,14 +22,8 @@ def cache_directory() -> Path:
 def write_json(path: Path, data: Mapping[str, Any]) -> None:
     """Write `data` to `path`, also with several processes writing it at once; raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    unfinished = Path(name)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            json.dump(data, file)
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    with written_whole(path) as unfinished:
+        unfinished.write_text(json.dumps(data), encoding="utf-8")
 
 
 def content_digest(path: Path) -> str:

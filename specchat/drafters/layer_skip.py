@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -41,6 +42,17 @@ def cut_draft(target: Path, drop_layers: Sequence[int]) -> Path:
     if not _is_whole(path):
         rewrite(target, path, drop=drop_layers)
     return path
+
+
+_CUT = re.compile(r"[0-9a-f]{32}-without-(?:[0-9a-f]{32}|(\d+(?:-\d+)*))\.gguf")
+
+
+def cut_draft_words(file: str) -> str | None:
+    """What a file of this name, as `cut_draft` gives it, drafts with; None for another one."""
+    cut = _CUT.fullmatch(file)
+    if cut is None:
+        return None
+    return "own layers" if cut[1] is None else f"own layers, without {', '.join(cut[1].split('-'))}"
 
 
 _LONGEST_NAME = 200
@@ -134,5 +146,4 @@ def default_layer_set(target: Path) -> tuple[int, ...]:
 
 
 def _layers_of(target: Path) -> int:
-    n_layer = read_header(target).of_architecture("block_count")
-    return n_layer if isinstance(n_layer, int) else 0
+    return read_header(target).number("block_count")

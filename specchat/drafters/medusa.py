@@ -1,21 +1,26 @@
 """Drafting with Medusa heads (Cai et al. 2401.10774): each guesses one of the next tokens from one hidden state.
 
 The heads read the state that the target's newest token was chosen from, so a draft needs no pass over any text. Head
-i's guess depends on that state alone, not on what the heads before it guessed: a chain's tokens are drawn one by one
-from the distributions of their heads, which makes rejection sampling exact (section 2.2.2 has the trees instead).
+i's guess depends on that state alone, not on what the heads before it guessed. A chain's tokens are drawn one by one
+from the distributions of their heads, which makes rejection sampling exact; of a target that reads trees the best
+candidates of each head are tried as a small one (section 2.1.2).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from specchat.drafters.chain import sampled_chain
+from specchat.drafters.best_first import level_tree
+from specchat.drafters.chain import Ranking, sampled_chain
+from specchat.drafters.heads.vocabulary import ReducedSampler
 from specchat.drafters.method import Method
+from specchat.llama.errors import LlamaError
 from specchat.llama.final_state import FinalStateContext
 from specchat.llama.gguf import Header, read_header
 from specchat.llama.medusa import MedusaHeads, MedusaShape, MedusaUnusable
@@ -54,23 +59,28 @@ class Heads(Protocol):
 
 
 class MedusaDrafter:
-    """Samples a chain of at most as many tokens as there are heads.
+    """Samples a chain of at most as many tokens as there are heads, or takes the most promising tree.
 
     The loop keeps all ids but the last in the target's cache, and the state at its last token is what the heads read.
     Where that state is not known (the text was just read as a prompt) or the cache holds something else, nothing is
-    proposed; the next step of the target brings a state.
+    proposed; the next step of the target brings a state. Heads that fail draft nothing more, and `note` says so.
     """
 
     method = Method.MEDUSA
 
-    def __init__(self, target: StateTarget, heads: Heads, is_end_of_generation: Callable[[int], bool]) -> None:
+    def __init__(
+        self, target: StateTarget, heads: Heads, is_end_of_generation: Callable[[int], bool], *, leaves: int = 1
+    ) -> None:
+        """`leaves`: ends of the trees that the target can read; 1: chains only."""
+        self.note: str | None = None
         self._target = target
         self._heads = heads
+        self._leaves = leaves
         self._is_end = is_end_of_generation
         self._ids: list[int] = []
-        self._sampler: Sampler | None = None
-        # Tokens that the heads have no row for can't be drafted.
-        self._row: Floats = np.full(heads.n_tokens, -np.inf, dtype=np.float32)
+        self._follows = False
+        """Whether the target's cache is known to hold all ids but the last."""
+        self._sampler: Ranking | None = None
 
     @property
     def extra_bytes(self) -> int:
@@ -79,43 +89,50 @@ class MedusaDrafter:
 
     def begin(self, ids: Sequence[int], sampler: Sampler) -> None:
         """Agree with `ids`; there is nothing to read, since the states are the target's."""
-        self._sampler = sampler
+        reduced = self._heads.token_ids
+        self._sampler = sampler if reduced is None else ReducedSampler(sampler, reduced, n_tokens=self._heads.n_tokens)
         self._ids = list(ids)
+        self._follows = False
 
     def propose(self, limit: int) -> Draft:
-        """Up to `limit` sampled tokens, one a head; drafting stops after a token that ends the answer.
-
-        Raises DecodeFailed.
-        """
+        """Up to `limit` tokens; a chain has one a head, and ends with a token that ends the answer."""
         if self._sampler is None:
             raise RuntimeError("propose() came before begin().")
-        limit = min(limit, self._heads.n_heads, self._target.n_ctx - len(self._ids))
-        state = self._state() if limit > 0 else None
+        limit = min(limit, self._target.n_ctx - len(self._ids))
+        state = self._state() if limit > 0 and self.note is None else None
         if state is None:
             return Draft()
-        self._heads.see(state)
-        heads = iter(range(limit))
+        try:
+            self._heads.see(state)
+            return self._draft(limit, self._sampler)
+        except (LlamaError, ValueError) as error:
+            # A row that makes no distribution is a ValueError.
+            self.note = f"The Medusa heads stopped drafting ({str(error).rstrip('.')}): the answer is decoded plainly."
+            return Draft()
+
+    def _draft(self, limit: int, sampler: Ranking) -> Draft:
+        rows = [partial(self._heads.logits, head) for head in range(self._heads.n_heads)]
+        if min(limit, self._leaves) > 1 and sampler.may_branch:
+            return level_tree(self._ids, limit, self._leaves, rows, sampler, self._is_end)
+        levels = iter(rows)
         return sampled_chain(
             self._ids,
             self._ids[-1:],
-            limit,
-            logits=lambda _tokens: self._all_tokens(self._heads.logits(next(heads))),
-            sampler=self._sampler,
+            min(limit, len(rows)),
+            logits=lambda _tokens: next(levels)(),
+            sampler=sampler,
             is_end_of_generation=self._is_end,
         )
 
     def _state(self) -> Floats | None:
         """The state that the last of the ids held was chosen from."""
         held = self._target.tokens
-        if len(held) != len(self._ids) - 1 or self._ids[: len(held)] != held:
+        if len(held) != len(self._ids) - 1:
             return None
-        return self._target.final_state()
-
-    def _all_tokens(self, logits: Floats) -> Floats:
-        if self._heads.token_ids is None:
-            return logits
-        self._row[self._heads.token_ids] = logits
-        return self._row
+        if not self._follows:
+            # Once a turn: from here on the loop takes both along, step by step.
+            self._follows = self._ids[:-1] == held
+        return self._target.final_state() if self._follows else None
 
     def commit(self, step: Step) -> None:
         """Follow the ids; the loop has brought the target's cache where it belongs."""
@@ -134,7 +151,7 @@ def open_medusa(target: FinalStateContext, path: Path, *, gpu_layers: int = -1) 
     model = target.model
     require_medusa_pair(path, model.name, model.header)
     heads = MedusaHeads(path, threads=target.params.threads, gpu=gpu_layers != 0)
-    return MedusaDrafter(target, heads, model.vocab.is_end_of_generation)
+    return MedusaDrafter(target, heads, model.vocab.is_end_of_generation, leaves=target.params.n_seq_max)
 
 
 def require_medusa_pair(path: Path, target_name: str, target: Header) -> None:

@@ -1,9 +1,11 @@
-"""The drafting methods by name; imports nothing, since `--help` lists them."""
+"""The drafting methods by name; imports only names, since `--help` lists them."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 from typing import Final
+
+from specchat.catalogue.head_kind import HeadKind
 
 
 class Method(StrEnum):
@@ -24,5 +26,12 @@ class Method(StrEnum):
     AUTO = "auto"
 
 
-HEAD_METHODS: Final = (Method.EAGLE, Method.MTP, Method.P_EAGLE, Method.MEDUSA)
+HEAD_OF: Final = {
+    Method.EAGLE: HeadKind.EAGLE,
+    Method.MTP: HeadKind.MTP,
+    Method.P_EAGLE: HeadKind.EAGLE,
+    Method.MEDUSA: HeadKind.MEDUSA,
+}
+"""The kind of head that a method drafts with: one that drafts in parallel takes what another EAGLE-3 head takes."""
+HEAD_METHODS: Final = tuple(HEAD_OF)
 """Methods that draft with a trained head: from a file of its own, or (`mtp`) from the model's."""

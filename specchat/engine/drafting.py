@@ -19,9 +19,10 @@ from specchat.engine.vocabularies import difference
 from specchat.llama.context import Context
 from specchat.llama.context_params import ContextParams
 from specchat.llama.devices import machine
-from specchat.llama.errors import LlamaError
+from specchat.llama.errors import DoesNotFit, LlamaError
 from specchat.llama.hidden import HiddenStatesMissing, hidden_functions
 from specchat.llama.model import Model
+from specchat.llama.tree import can_branch
 from specchat.retrieval import shelf
 
 _PAST_TOKENS = 300_000
@@ -60,25 +61,52 @@ class Drafting:
         self.draft_name: str | None = None
 
     def target_context(self) -> Context:
-        """The target's context, with as many rows, branches and taps as the method asks for."""
-        model, head = self._model, self._head
-        if head is not None and head.method is not Method.MEDUSA:
-            try:
+        """The target's context, with as many rows, branches and taps as the method asks for.
+
+        Where it can't hand out what a head reads it is made without, and a note says so. Raises what `Context` raises.
+        """
+        context = None if self._head is None else self._context_for_head(self._head)
+        if context is None:
+            self._head, context = None, Context(self._model, self._target_params(None))
+        self._open.append(context)
+        if self._settings.tree and context.params.n_seq_max == 1:
+            self._notes.append(self._why_no_trees())
+        return context
+
+    def _why_no_trees(self) -> str:
+        if self._head is None:
+            return "Only trained heads draft trees, and none drafts here."
+        if not can_branch(self._model):
+            return (
+                f"{self._model.name} keeps a running state or a sliding window, so it can't read trees of drafts: "
+                "chains are drafted."
+            )
+        return "A tree takes two drafted tokens at least: one is a chain."
+
+    def _context_for_head(self, head: HeadPlan) -> Context | None:
+        try:
+            if head.method is not Method.MEDUSA:
                 hidden_functions()
-            except HiddenStatesMissing as missing:
-                self._notes.append(str(missing))
-                self._head = head = None
-        params = target_params(
+            return context_for(head, self._model, self._target_params(head))
+        except DoesNotFit:
+            raise
+        except HiddenStatesMissing as missing:
+            self._notes.append(str(missing))
+        except LlamaError as error:
+            # The answer is the same without a head, only slower: worth a word, not a refusal.
+            self._notes.append(_cannot_draft(error))
+        return None
+
+    def _target_params(self, head: HeadPlan | None) -> ContextParams:
+        return target_params(
             self._settings,
-            n_ctx_train=model.n_ctx_train,
-            recurrent=model.recurrent,
+            n_ctx_train=self._model.n_ctx_train,
+            recurrent=self._model.recurrent,
             threads=self._threads,
             layer_inputs=() if head is None else head.layer_inputs,
             nextn=head is not None and head.nextn,
+            tree=head is not None and self._settings.tree and can_branch(self._model),
         )
-        context = context_for(head, model, params)
-        self._open.append(context)
-        return context
 
     def _context(self, model: Model, params: ContextParams) -> Context:
         context = Context(model, params)
@@ -199,8 +227,7 @@ class Drafting:
         try:
             drafter = open_head(self._head, self._settings, target, self._open, cancelled)
         except LlamaError as error:
-            # The answer is the same without a head, only slower: worth a word, not a refusal.
-            self._notes.append(f"The trained head can't draft, so the answer is decoded plainly. {error}")
+            self._notes.append(_cannot_draft(error))
             return NoDrafter()
         self.draft_name = None if self._head.path is None else self._head.path.name
         return drafter
@@ -226,3 +253,7 @@ class Drafting:
             cancelled=cancelled,
             method=Method.DRAFT if self._settings.method is Method.AUTO else self._settings.method,
         )
+
+
+def _cannot_draft(error: LlamaError) -> str:
+    return f"The trained head can't draft, so the answer is decoded plainly. {error}"

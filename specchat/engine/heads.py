@@ -149,7 +149,7 @@ def _open_trained_layer(
     rows = TargetRows(head.n_features, target.n_batch + 1, _copier(target, plan))
     is_end = target.model.vocab.is_end_of_generation
     kind = AssistantDrafter if shares_cache else HeadDrafter
-    drafter = kind(head, rows, model.name, is_end, cancelled, method=plan.method)
+    drafter = kind(head, rows, model.name, is_end, cancelled, method=plan.method, leaves=target.params.n_seq_max)
     target.watch(drafter.take_pass)
     return drafter
 

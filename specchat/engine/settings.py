@@ -34,6 +34,8 @@ class EngineSettings:
     context: int | None = None
     """Tokens; None: what the model was trained for, at most DEFAULT_CONTEXT."""
     threads: int | None = None
+    tree: bool = False
+    """Let a trained head draft trees, not chains, where the target can read them."""
     gpu_layers: int = -1
     """Layers on the GPU; −1: all."""
     kv_type: KVType = KVType.F16

@@ -8,6 +8,9 @@ from specchat.llama.context_params import ContextParams, KVType
 
 _DRAFT_UBATCH = 128
 """The draft reads its prompt in smaller pieces: a fourth of the compute buffer, at no loss of speed."""
+_TREE_LEAVES = 4
+"""Ends of a draft tree. A pass over eight rows costs little more than one on a card, and more branches than that find
+no room in it; four sequences take no byte more than one."""
 _SNAPSHOTS = 8
 """States of a recurrent model to roll back to: each is as large as the state itself."""
 
@@ -20,16 +23,18 @@ def target_params(
     threads: int,
     layer_inputs: tuple[int, ...] = (),
     nextn: bool = False,
+    tree: bool = False,
 ) -> ContextParams:
     """The target's context, with as many rows, snapshots and taps as the method asks for.
 
     `n_ctx_train`: tokens that the model was trained for, 0 where the file doesn't say. `layer_inputs` and `nextn`:
-    what a trained head reads of it.
+    what a trained head reads of it; `tree`: whether it may draft trees.
     """
     depth = settings.depth
     return ContextParams(
         n_ctx=settings.context or min(n_ctx_train or DEFAULT_CONTEXT, DEFAULT_CONTEXT),
         n_outputs_max=depth + 1,
+        n_seq_max=min(_TREE_LEAVES, depth) if tree else 1,
         threads=threads,
         n_rs_seq=min(depth, _SNAPSHOTS) if recurrent else 0,
         kv_type=settings.kv_type,

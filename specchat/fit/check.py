@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -17,12 +17,13 @@ from specchat.fit.dimensions import Shape, ShapeUnknown
 from specchat.fit.exact import Devices, ExactMeasure, FitUnavailable
 from specchat.fit.formula import demand_of_shapes
 from specchat.fit.heads import head_of
-from specchat.fit.memory import Memory, host, nvidia_cards, of_gpus, planned, with_freed
+from specchat.fit.memory import Card, Memory, host, nvidia_cards, of_gpus, planned, with_freed
 from specchat.fit.pairs import Pair, Source, shape_here
 from specchat.fit.request import FitRequest
 from specchat.fit.verdict import Candidate, Measure, Plan, Verdict, judge
 from specchat.llama.errors import LlamaError
 from specchat.llama.gguf import read_header
+from specchat.llama.gpus import Gpu, gpus_unknown
 
 
 def request_for(settings: EngineSettings, *, n_ctx_train: int, on_device: bool) -> FitRequest:
@@ -44,6 +45,38 @@ def request_for(settings: EngineSettings, *, n_ctx_train: int, on_device: bool) 
     )
 
 
+def memory_of(
+    gpus: Sequence[Gpu], cards: Mapping[str, Card], *, unknown: str | None, has_context: bool = False
+) -> Memory:
+    """The memory that an engine computes in: that of llama.cpp's `gpus`, else the machine's.
+
+    `unknown`: why llama.cpp does not tell its GPUs; the NVIDIA `cards` are then taken for them. `has_context` as for
+    `of_gpus`. Raises FitUnavailable where no such card is known either.
+    """
+    if unknown is not None and not gpus:
+        gpus = [Gpu(card.name, card.free, card.total, address) for address, card in cards.items()]
+        if not gpus:
+            raise FitUnavailable(unknown)
+    return of_gpus(gpus, cards, has_context=has_context) if gpus else host()
+
+
+def as_loaded(pair: Pair, settings: EngineSettings, *, heads: Callable[[], bool]) -> tuple[Pair, HeadKind | None]:
+    """`pair` as an engine with these settings loads it, and the kind of head that it drafts with.
+
+    `heads`: whether the installed llama.cpp hands out hidden states. Without them a trained head is left out, which
+    the engine says; only Medusa heads need none of these functions. Raises ModelUnusable.
+    """
+    head = head_of(pair, settings)
+    if head in (None, HeadKind.MEDUSA) or heads():
+        return pair, head
+    return replace(pair, draft=None), None
+
+
+def shapes_of(pair: Pair) -> tuple[Shape, Shape | None]:
+    """The dimensions of target and draft. Raises ShapeUnknown, ModelUnusable."""
+    return shape_here(pair.target), None if pair.draft is None else shape_here(pair.draft)
+
+
 class Check:
     """Judges pairs against one memory: the machine's, with `vram` that of a card with so many bytes, or `memory`.
 
@@ -56,14 +89,21 @@ class Check:
         self._cards = nvidia_cards()
         self._exact: ExactMeasure | None = None
         self._estimates = False
+        self._unknown: str | None = None
         if memory is not None:
             self.memory = memory
         else:
             self.memory = with_freed(self._of_machine(), freed) if vram is None else planned(vram)
 
     def _of_machine(self) -> Memory:
-        gpus = self._devices().gpus
-        return of_gpus(gpus, self._cards) if gpus else host()
+        devices = self._devices()
+        # Asking why loads llama.cpp into this process, so it is asked only where there is something to explain.
+        unknown = gpus_unknown() if devices.offloads and not devices.gpus else None
+        try:
+            return memory_of(devices.gpus, self._cards, unknown=unknown)
+        except FitUnavailable as error:
+            self._unknown = str(error)
+            return host()
 
     def _devices(self) -> Devices:
         """What the installed llama.cpp computes on; nothing where it can't be asked, and then all is estimated."""
@@ -99,6 +139,8 @@ class Check:
         The files are those of `pair`, not those of `settings`. Raises ModelUnusable, LlamaError for a context that
         llama.cpp refuses, and FitUnavailable where neither way can tell.
         """
+        if self._unknown is not None:
+            raise FitUnavailable(f"Whether {pair.id} fits can't be told. {self._unknown}")
         request = request_for(
             settings,
             n_ctx_train=_dimensions(pair.target)[0],
@@ -126,10 +168,7 @@ class Check:
             return None
 
     def _candidate(self, pair: Pair, settings: EngineSettings) -> Candidate:
-        head = head_of(pair, settings)
-        if head not in (None, HeadKind.MEDUSA) and not self.heads:
-            # The engine says so, and drafts from text.
-            pair, head = replace(pair, draft=None), None
+        pair, head = as_loaded(pair, settings, heads=lambda: self.heads)
         measure = self._exactly(pair, head) or _by_formula(pair, head)
         trained, layers = _dimensions(pair.target)
         in_file = head is not None and pair.draft is None
@@ -168,8 +207,7 @@ class Check:
 
 def _by_formula(pair: Pair, head: HeadKind | None) -> Measure:
     try:
-        target = shape_here(pair.target)
-        draft = None if pair.draft is None else shape_here(pair.draft)
+        target, draft = shapes_of(pair)
     except ShapeUnknown as error:
         raise FitUnavailable(f"What {pair.id} takes can't be told. {error}") from None
 
@@ -185,6 +223,4 @@ def _dimensions(source: Source) -> tuple[int, int]:
     if isinstance(source, Shape):
         return source.trained_context, len(source.weights.layers)
     header = read_header(source)
-    values = (header.of_architecture(key) for key in ("context_length", "block_count"))
-    trained, layers = (value if isinstance(value, int) else 0 for value in values)
-    return trained, layers
+    return header.number("context_length"), header.number("block_count")

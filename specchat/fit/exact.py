@@ -175,8 +175,7 @@ def largest_context(target: Path, draft: Path | None, request: FitRequest, usabl
 
     Raises as `ExactMeasure.measure` does.
     """
-    trained = read_header(target).of_architecture("context_length")
-    longest = trained if isinstance(trained, int) and trained > 0 else request.context
+    longest = read_header(target).number("context_length") or request.context
     with ExactMeasure() as exact:
         return largest(
             lambda cells: exact.measure(target, draft, replace(request, context=cells)).total <= usable_bytes, longest

@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from specchat.catalogue.head_kind import HeadKind
 from specchat.engine.settings import EngineSettings
-from specchat.fit.check import Check, request_for
+from specchat.fit.check import Check, as_loaded, memory_of, request_for, shapes_of
 from specchat.fit.dimensions import ShapeUnknown
 from specchat.fit.exact import FitUnavailable
 from specchat.fit.formula import demand_of_shapes
 from specchat.fit.head_rows import heads_supported
-from specchat.fit.heads import head_of
-from specchat.fit.memory import Memory, host, nvidia_cards, of_gpus
-from specchat.fit.pairs import Pair, shape_here
+from specchat.fit.memory import Memory, host, nvidia_cards
+from specchat.fit.pairs import Pair
 from specchat.fit.report import command, mebibytes, sentence
 from specchat.fit.verdict import Verdict
 from specchat.llama.errors import DoesNotFit
-from specchat.llama.gpus import gpus
+from specchat.llama.gpus import gpus, gpus_unknown
 from specchat.llama.library import library
 
 _PLENTY: Final = 1.5
@@ -30,7 +28,11 @@ def require_fit(pair: Pair, settings: EngineSettings, named: Mapping[str, str] |
 
     Raises DoesNotFit with what to change, ModelUnusable for a file that is no model.
     """
-    memory = memory_here()
+    try:
+        memory = memory_here()
+    except FitUnavailable:
+        # Nobody can tell what is free: llama.cpp itself will, when it allocates.
+        return
     if _plenty_of_room(pair, settings, memory):
         return
     with Check(memory=memory) as check:
@@ -75,18 +77,18 @@ def _chosen(settings: EngineSettings | None) -> dict[str, str]:
 
 
 def memory_here() -> Memory:
-    """The memory of the device that this process will compute on."""
+    """The memory of the device that this process will compute on. Raises FitUnavailable where that can't be told."""
     if not library().offloads:
         return host()
     # In this order: looking for GPUs makes this process's context, where it has none from a load before.
     found = gpus()
-    return of_gpus(found, nvidia_cards(), has_context=True) if found else host()
+    return memory_of(found, nvidia_cards(), unknown=gpus_unknown(), has_context=True)
 
 
 def _plenty_of_room(pair: Pair, settings: EngineSettings, memory: Memory) -> bool:
+    pair, head = as_loaded(pair, settings, heads=heads_supported)
     try:
-        target = shape_here(pair.target)
-        draft = None if pair.draft is None else shape_here(pair.draft)
+        target, draft = shapes_of(pair)
     except ShapeUnknown:
         return False
     request = request_for(
@@ -94,7 +96,4 @@ def _plenty_of_room(pair: Pair, settings: EngineSettings, memory: Memory) -> boo
         n_ctx_train=target.trained_context,
         on_device=memory.on_device,
     )
-    head = head_of(pair, settings)
-    if head not in (None, HeadKind.MEDUSA) and not heads_supported():
-        draft, head = None, None
     return demand_of_shapes(target, draft, request, head).total * _PLENTY <= memory.usable

@@ -7,9 +7,8 @@ from typing import Final
 from specchat.catalogue.head_kind import HeadKind
 from specchat.fit.demand import Bytes, ModelDemand
 from specchat.fit.request import FitRequest
+from specchat.llama.eagle3_file import N_TAPS
 
-TAPPED_LAYERS: Final = 3
-"""Layers whose inputs an EAGLE-3 head reads (src/models/eagle3.cpp wants exactly so many)."""
 _F32: Final = 4
 
 
@@ -32,7 +31,7 @@ def target_rows(head: HeadKind | None, width: int, request: FitRequest) -> Model
     head.
     """
     if head is HeadKind.EAGLE:
-        tapped = TAPPED_LAYERS * width
+        tapped = N_TAPS * width
         return _rows(tapped * min(request.n_ubatch, request.context), tapped, request.n_batch, request)
     return _rows(0, width, request.n_batch, request) if head is HeadKind.MTP else ModelDemand()
 

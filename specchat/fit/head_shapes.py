@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from specchat.fit.dimensions import Layer, Shape, ShapeUnknown
 from specchat.fit.placement import Weights
-from specchat.llama import medusa_file
+from specchat.llama import eagle3_file, medusa_file
 from specchat.llama.gguf import Header
 
 _FEED_FORWARD = 4
@@ -28,8 +28,8 @@ def nextn_shape(model: Shape, *, in_file: bool) -> Shape:
 
 def medusa_shape(header: Header) -> Shape:
     """Medusa heads: matrices that read a state, with neither cache nor graph of llama.cpp's."""
-    width, tokens = (header.of_architecture(key) for key in (medusa_file.WIDTH, medusa_file.TOKENS))
-    if not isinstance(width, int) or not isinstance(tokens, int):
+    width, tokens = header.number(medusa_file.WIDTH), header.number(medusa_file.TOKENS)
+    if not width or not tokens:
         raise ShapeUnknown("The header of these Medusa heads doesn't give their width and vocabulary.")
     size = sum(place.n_bytes for place in header.tensors.values())
     still = Layer(heads=0, queries=0, keys=0, values=0, inner=0, attends=False, caches=False)
@@ -52,7 +52,7 @@ def supposed_eagle(target: Shape, size: int) -> Shape:
         inner=widest.inner or _FEED_FORWARD * target.width,
     )
     return Shape(
-        architecture="eagle3",
+        architecture=eagle3_file.ARCHITECTURE,
         width=target.width,
         vocabulary=target.vocabulary,
         trained_context=target.trained_context,

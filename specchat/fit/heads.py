@@ -7,13 +7,14 @@ from typing import Final
 
 from specchat.catalogue.head_kind import HeadKind
 from specchat.drafters.heads.pairing import has_own_head, method_of
-from specchat.drafters.method import Method
+from specchat.drafters.method import HEAD_OF, Method
 from specchat.engine.settings import EngineSettings
 from specchat.fit.dimensions import Shape
 from specchat.fit.pairs import Pair, Source
+from specchat.llama import eagle3_file, medusa_file
 from specchat.llama.gguf import read_header
 
-_BY_ARCHITECTURE: Final = {"eagle3": HeadKind.EAGLE, "medusa": HeadKind.MEDUSA}
+_BY_ARCHITECTURE: Final = {eagle3_file.ARCHITECTURE: HeadKind.EAGLE, medusa_file.ARCHITECTURE: HeadKind.MEDUSA}
 
 
 def head_of(pair: Pair, settings: EngineSettings) -> HeadKind | None:
@@ -39,10 +40,7 @@ def _kind(draft: Source) -> HeadKind | None:
 
 def _kind_of_file(path: Path) -> HeadKind | None:
     method = method_of(path)
-    if method is Method.P_EAGLE:
-        # It drafts in parallel; what it takes is what an EAGLE-3 head takes.
-        return HeadKind.EAGLE
-    return None if method is None else HeadKind(method.value)
+    return None if method is None else HEAD_OF[method]
 
 
 def _has_own_head(target: Source) -> bool:

@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from specchat.llama import eagle3_file
 from specchat.llama.gguf import Header, TensorPlace
 
 _LAYER: Final = re.compile(r"blk\.(\d+)\.")
@@ -93,7 +94,9 @@ def weights_of(header: Header, *, layers: int, nextn: int = 0) -> Weights:
             beside["input" if place.name in _INPUT else "output"] += _padded(place)
     embedding = header.tensors.get(_EMBEDDING)
     # A head without an output matrix of its own takes the target's.
-    shared = embedding if "output.weight" not in header.tensors and header.architecture != "eagle3" else None
+    shared = (
+        embedding if "output.weight" not in header.tensors and header.architecture != eagle3_file.ARCHITECTURE else None
+    )
     return Weights(
         input=beside["input"],
         layers=tuple(per_layer),

@@ -21,10 +21,9 @@ from specchat.fit.head_rows import head_rows, heads_supported, target_rows
 from specchat.fit.request import LEAST_BATCH, FitRequest
 from specchat.llama.context import Context
 from specchat.llama.context_params import ContextParams, FlashAttention, KVType
-from specchat.llama.devices import device_memory
 from specchat.llama.errors import LlamaError, ModelUnusable
 from specchat.llama.gguf import read_header
-from specchat.llama.gpus import Gpu, gpus
+from specchat.llama.gpus import gpus
 from specchat.llama.library import library
 from specchat.llama.no_alloc import (
     BreakdownMissing,
@@ -59,7 +58,7 @@ class Probe:
         """One answer; what can't be answered is named under `error`, with a sentence."""
         try:
             if question["ask"] == "devices":
-                devices = {"offloads": library().offloads, "gpus": [asdict(gpu) for gpu in _gpus()]}
+                devices = {"offloads": library().offloads, "gpus": [asdict(gpu) for gpu in gpus()]}
                 return {**devices, "heads": heads_supported()}
             return self._measured(question)
         except BreakdownMissing as error:
@@ -200,15 +199,6 @@ def _demand_of(context: Context) -> ModelDemand:
 
 def _sum(parts: Iterable[BufferBytes]) -> Bytes:
     return sum((Bytes(part.weights, part.cache, part.compute) for part in parts), Bytes())
-
-
-def _gpus() -> list[Gpu]:
-    try:
-        return gpus()
-    except AttributeError:
-        # No way from libllama to the registry on this system: the first GPU is known all the same.
-        memory = device_memory()
-        return [Gpu(memory.device, memory.free_bytes, memory.free_bytes + memory.used_bytes, "")]
 
 
 def serve(questions: Iterable[str], answers: TextIO) -> None:

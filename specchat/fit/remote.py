@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import tempfile
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Final
@@ -15,6 +14,7 @@ from specchat.catalogue.sources import HubFile
 from specchat.drafters.kept import cache_directory
 from specchat.llama.errors import ModelUnusable
 from specchat.llama.gguf import HeaderCutShort, header_of_prefix
+from specchat.llama.whole_file import written_whole
 
 _FIRST: Final = 2 << 20
 """Bytes to begin with: the vocabulary is most of a header."""
@@ -75,15 +75,9 @@ def _header_bytes(remote: RemoteFile, name: str) -> bytes:
 
 def _write_sparse(path: Path, data: bytes, size: int) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    unfinished = Path(name)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.truncate(size)
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    with written_whole(path) as unfinished, unfinished.open("wb") as file:
+        file.write(data)
+        file.truncate(size)
 
 
 def _is_whole(path: Path, size: int | None) -> bool:

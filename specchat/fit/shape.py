@@ -10,6 +10,8 @@ from typing import Final
 from specchat.fit.dimensions import Experts, Layer, NextN, RunningState, Shape, ShapeUnknown
 from specchat.fit.head_shapes import medusa_shape
 from specchat.fit.placement import nextn_weights, weights_of
+from specchat.llama.eagle3_file import ARCHITECTURE as EAGLE3
+from specchat.llama.eagle3_file import TOKEN_IDS
 from specchat.llama.gguf import Header
 from specchat.llama.medusa_file import ARCHITECTURE as MEDUSA
 
@@ -40,7 +42,6 @@ _OTHER_MEMORY: Final = frozenset(
     )
 )  # fmt: skip
 """Architectures with a memory of their own kind, which no formula here knows."""
-_EAGLE: Final = "eagle3"
 
 
 class _Hyper:
@@ -167,7 +168,7 @@ def _experts(hyper: _Hyper, layers: int, inner: list[int]) -> Experts | None:
 
 def _vocabulary(header: Header) -> int:
     """Rows of the output: those of its matrix."""
-    if header.architecture == _EAGLE:
+    if header.architecture == EAGLE3:
         # Its logits are laid out over the target's vocabulary, whatever its own matrix has.
         named = header.of_architecture("vocab_size")
         return int(named) if isinstance(named, int) else header.array_lengths.get("tokenizer.ggml.tokens", 0)
@@ -178,9 +179,9 @@ def _vocabulary(header: Header) -> int:
 
 
 def _draft_vocabulary(header: Header) -> int:
-    if header.architecture != _EAGLE:
+    if header.architecture != EAGLE3:
         return 0
-    chosen = header.tensors.get("d2t")
+    chosen = header.tensors.get(TOKEN_IDS)
     return _vocabulary(header) if chosen is None else chosen.shape[0]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from specchat.heads.errors import CheckpointUnusable
-from specchat.heads.kinds import HeadKind
+from specchat.heads.kinds import CheckpointKind
 from specchat.heads.safetensors import StoredTensor, read_tensors
 
 _PICKLES: Final = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
@@ -27,12 +27,12 @@ class Checkpoint:
     tensors: dict[str, StoredTensor]
 
     @property
-    def kind(self) -> HeadKind:
+    def kind(self) -> CheckpointKind:
         """What its tensors are the weights of; raises CheckpointUnusable for no head known here."""
         if any(_MEDUSA_BLOCK.search(name) for name in self.tensors):
-            return HeadKind.MEDUSA
+            return CheckpointKind.MEDUSA
         if "fc.weight" in self.tensors:
-            return HeadKind.EAGLE3
+            return CheckpointKind.EAGLE3
         raise CheckpointUnusable(
             f"{self.name} holds no draft head known here: neither fc.weight of EAGLE-3 nor 0.0.linear.weight of Medusa "
             "is among its tensors. A whole model is drafted with as it is: --draft with its GGUF."

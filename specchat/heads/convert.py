@@ -10,7 +10,7 @@ from specchat.heads.checkpoint import Checkpoint, read_checkpoint
 from specchat.heads.eagle3 import eagle3_head
 from specchat.heads.errors import CheckpointUnusable
 from specchat.heads.head_file import Progress
-from specchat.heads.kinds import HeadKind, WeightType
+from specchat.heads.kinds import CheckpointKind, WeightType
 from specchat.heads.medusa import medusa_head
 from specchat.heads.target import read_target
 
@@ -20,7 +20,7 @@ class Converted:
     """What was written."""
 
     path: Path
-    kind: HeadKind
+    kind: CheckpointKind
     size: int
     """Bytes of the file."""
     draft_tokens: int | None
@@ -32,7 +32,7 @@ def convert(
     destination: Path | None = None,
     *,
     target: Path | None = None,
-    kind: HeadKind | None = None,
+    kind: CheckpointKind | None = None,
     weight_type: WeightType = WeightType.Q8_0,
     draft_tokens: int | None = None,
     replace: bool = False,
@@ -47,10 +47,13 @@ def convert(
     """
     checkpoint = read_checkpoint(source)
     kind = _kind(checkpoint, kind)
-    if kind is HeadKind.EAGLE3 and draft_tokens is not None:
+    if kind is CheckpointKind.EAGLE3 and draft_tokens is not None:
         raise CheckpointUnusable("The vocabulary of an EAGLE-3 head is its checkpoint's own; only Medusa's can be cut.")
     facts = None if target is None else read_target(target)
-    head = eagle3_head(checkpoint, facts) if kind is HeadKind.EAGLE3 else medusa_head(checkpoint, facts, draft_tokens)
+    if kind is CheckpointKind.EAGLE3:
+        head = eagle3_head(checkpoint, facts)
+    else:
+        head = medusa_head(checkpoint, facts, draft_tokens)
     path = destination if destination is not None else Path(f"{checkpoint.name}-{kind}-{weight_type}.gguf")
     if path.exists() and not replace:
         raise CheckpointUnusable(f"{path} is there already. Use --force to replace it, or -o for another name.")
@@ -58,7 +61,7 @@ def convert(
     return Converted(path, kind, path.stat().st_size, None if head.ids is None else head.ids.size)
 
 
-def _kind(checkpoint: Checkpoint, named: HeadKind | None) -> HeadKind:
+def _kind(checkpoint: Checkpoint, named: CheckpointKind | None) -> CheckpointKind:
     found = checkpoint.kind
     if named not in (None, found):
         raise CheckpointUnusable(f"{checkpoint.name} holds a head of kind {found}, not {named}.")

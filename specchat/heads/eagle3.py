@@ -20,13 +20,15 @@ from specchat.heads.rope import interleaved, rope_keys
 from specchat.heads.safetensors import StoredTensor
 from specchat.heads.settings import Settings
 from specchat.heads.target import Target
+from specchat.llama import eagle3_file
+from specchat.llama.eagle3_file import N_TAPS
 
-ARCHITECTURE: Final = "eagle3"
-_TAPS: Final = 3
 _LAYER: Final = ("model.layers.0.", "midlayer.", "layers.0.", "model.midlayer.")
 _IGNORED: Final = ("t2d", "rotary_emb.inv_freq", "verifier_norm.weight", "verifier_lm_head.weight")
 """The target's own parts, and tables that follow from others."""
 _LAYER_IDS: Final = "eagle_aux_hidden_state_layer_ids"
+_OFFSETS: Final = "d2t"
+"""What to add to the number of a row of the head's output matrix for the target's token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,7 @@ class _Sizes:
         """Matrices that every head has: name in the checkpoint, name in the GGUF, rows and width."""
         queries, keys = self.heads * self.head_size, self.kv_heads * self.head_size
         return {
-            "fc.weight": ("fc.weight", (self.width, _TAPS * self.target_width)),
+            "fc.weight": ("fc.weight", (self.width, N_TAPS * self.target_width)),
             "layer.self_attn.q_proj.weight": ("blk.0.attn_q.weight", (queries, 2 * self.width)),
             "layer.self_attn.k_proj.weight": ("blk.0.attn_k.weight", (keys, 2 * self.width)),
             "layer.self_attn.v_proj.weight": ("blk.0.attn_v.weight", (keys, 2 * self.width)),
@@ -90,13 +92,15 @@ class _Conversion:
 
     def head(self) -> HeadFile:
         keys, slowed = rope_keys(self._settings, self._sizes.head_size)
-        head = HeadFile(ARCHITECTURE, self._metadata(keys))
+        head = HeadFile(eagle3_file.ARCHITECTURE, self._metadata(keys))
         for name, (stored, size) in self._sizes.vectors.items():
             head.vectors[stored] = self._vector(name, size)
         if slowed is not None:
             head.vectors["rope_freqs.weight"] = slowed
         if self._settings.flag("norm_before_fc"):
-            head.vectors["enc.output_norm.weight"] = self._vector("input_norm.weight", _TAPS * self._sizes.target_width)
+            head.vectors["enc.output_norm.weight"] = self._vector(
+                "input_norm.weight", N_TAPS * self._sizes.target_width
+            )
         for name, (stored, shape) in self._sizes.matrices.items():
             head.matrices.append(self._matrix(name, stored, shape))
         head.ids = self._ids()
@@ -130,7 +134,7 @@ class _Conversion:
                 f"{kv_heads} heads of keys."
             )
         fused = self._of("fc.weight").shape
-        target_width = target.width if target else settings.number("target_hidden_size", (fused or (0,))[-1] // _TAPS)
+        target_width = target.width if target else settings.number("target_hidden_size", (fused or (0,))[-1] // N_TAPS)
         said = settings.values.get("target_hidden_size")
         if target is not None and isinstance(said, int) and said != target.width:
             raise CheckpointUnusable(
@@ -153,15 +157,15 @@ class _Conversion:
             "attention.key_length": sizes.head_size,
             "attention.value_length": sizes.head_size,
             "attention.layer_norm_rms_epsilon": settings.real("rms_norm_eps", 1e-6),
-            "vocab_size": sizes.target_tokens,
-            "target_layers": self._layers(),
-            "target_hidden_size": sizes.target_width,
+            eagle3_file.TOKENS: sizes.target_tokens,
+            eagle3_file.TAPPED_LAYERS: self._layers(),
+            eagle3_file.TARGET_WIDTH: sizes.target_width,
             "norm_before_residual": settings.flag("norm_before_residual"),
             "norm_before_fc": settings.flag("norm_before_fc"),
             **rope,
         }
         metadata: dict[str, Value] = {"general.name": self._name, "tokenizer.ggml.model": "none"}
-        return metadata | {f"{ARCHITECTURE}.{key}": value for key, value in own.items()}
+        return metadata | {f"{eagle3_file.ARCHITECTURE}.{key}": value for key, value in own.items()}
 
     def _layers(self) -> list[int]:
         """Which layers' inputs the head reads.
@@ -179,7 +183,7 @@ class _Conversion:
                 )
             n = self._target.layers
             layers = [2, n // 2, n - 3]
-        if not _are_ids(layers) or len(layers) != _TAPS:
+        if not _are_ids(layers) or len(layers) != N_TAPS:
             raise self._settings.unknown(_LAYER_IDS, layers)
         if self._target is not None and not all(0 <= layer < self._target.layers for layer in layers):
             raise CheckpointUnusable(
@@ -190,9 +194,9 @@ class _Conversion:
 
     def _ids(self) -> NDArray[np.int64] | None:
         """The target's token for each row of the head's own output matrix; the checkpoint holds differences."""
-        if "d2t" not in self._tensors:
+        if _OFFSETS not in self._tensors:
             return None
-        offsets = self._of("d2t").integers().ravel()
+        offsets = self._of(_OFFSETS).integers().ravel()
         ids = offsets + np.arange(offsets.size, dtype=np.int64)
         if not ids.size or ids.min() < 0 or ids.max() >= self._sizes.target_tokens or np.unique(ids).size != ids.size:
             raise CheckpointUnusable(

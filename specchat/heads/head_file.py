@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +12,9 @@ from numpy.typing import NDArray
 
 from specchat.heads.errors import CheckpointUnusable, ConversionStopped
 from specchat.heads.kinds import WeightType
+from specchat.llama.eagle3_file import TOKEN_IDS
 from specchat.llama.gguf import read_header
+from specchat.llama.whole_file import written_whole
 
 Floats = NDArray[np.float32]
 Value = int | float | bool | str | Sequence[int]
@@ -60,7 +61,7 @@ class HeadFile:
     matrices: list[Matrix] = field(default_factory=list)
     raws: list[Raw] = field(default_factory=list)
     ids: NDArray[np.int64] | None = None
-    """The target's token for each row of the head's output matrix, as the tensor `d2t`; None: all, in order."""
+    """The target's token for each row of the head's output matrix, as the tensor TOKEN_IDS; None: all, in order."""
 
     def write(
         self,
@@ -75,15 +76,10 @@ class HeadFile:
         It appears whole or not at all. Raises CheckpointUnusable for values that can't be stored, ConversionStopped,
         OSError.
         """
-        # Not made by mkstemp: that file would be for its owner alone.
-        unfinished = destination.with_name(f".{destination.name}.{secrets.token_hex(4)}")
-        try:
+        with written_whole(destination) as unfinished:
             _Writing(self, kind, progress, cancelled).to(unfinished)
             # The header knows how long the file must be.
             read_header(unfinished)
-            unfinished.replace(destination)
-        finally:
-            unfinished.unlink(missing_ok=True)
 
 
 def _add(writer: Any, key: str, value: Value) -> None:
@@ -145,7 +141,7 @@ class _Writing:
                 raw.name, raw.data.shape, raw.data.dtype, raw.data.nbytes, raw_dtype=self._types(raw.kind)
             )
         if head.ids is not None:
-            writer.add_tensor_info("d2t", head.ids.shape, head.ids.dtype, head.ids.nbytes)
+            writer.add_tensor_info(TOKEN_IDS, head.ids.shape, head.ids.dtype, head.ids.nbytes)
 
     def _tensors(self) -> Iterator[NDArray[Any]]:
         head = self._head

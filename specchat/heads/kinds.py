@@ -1,15 +1,17 @@
-"""What can be converted, and into which element types; imports nothing, since `--help` lists them."""
+"""What can be converted, and into which element types; imports only names, since `--help` lists them."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 
+from specchat.llama import eagle3_file, medusa_file
 
-class HeadKind(StrEnum):
-    """Kinds of trained heads."""
 
-    EAGLE3 = "eagle3"
-    MEDUSA = "medusa"
+class CheckpointKind(StrEnum):
+    """What a checkpoint can hold, called as the architecture of the file that it becomes."""
+
+    EAGLE3 = eagle3_file.ARCHITECTURE
+    MEDUSA = medusa_file.ARCHITECTURE
 
 
 class WeightType(StrEnum):

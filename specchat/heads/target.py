@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from specchat.heads.errors import CheckpointUnusable
-from specchat.llama.gguf import Header, read_header
+from specchat.llama.gguf import read_header
 
 _ENDS: Final = ("eos_token_id", "eot_token_id", "eom_token_id")
 
@@ -31,22 +31,15 @@ class Target:
 def read_target(path: Path) -> Target:
     """Read the header of the GGUF at `path`. Raises ModelUnusable for a file that is none or holds no model."""
     header = read_header(path)
-    layers, width = header.of_architecture("block_count"), header.of_architecture("embedding_length")
-    tokens = _tokens(header)
-    if not isinstance(layers, int) or not isinstance(width, int) or not tokens:
+    width, tokens = header.number("embedding_length"), header.n_tokens
+    if not header.number("block_count") or not width or not tokens:
         raise CheckpointUnusable(f"{path} is no model that a head could draft for. Name the target's own GGUF.")
-    nextn = header.of_architecture("nextn_predict_layers")
     ends = (header.metadata.get(f"tokenizer.ggml.{key}") for key in _ENDS)
     return Target(
         path=path,
         name=str(header.metadata.get("general.name") or path.stem),
-        layers=layers - (nextn if isinstance(nextn, int) else 0),
+        layers=header.n_layer,
         width=width,
         tokens=tokens,
         ends=tuple(sorted({int(end) for end in ends if isinstance(end, int) and 0 <= end < tokens})),
     )
-
-
-def _tokens(header: Header) -> int:
-    held = header.array_lengths.get("tokenizer.ggml.tokens") or header.of_architecture("vocab_size")
-    return held if isinstance(held, int) else 0

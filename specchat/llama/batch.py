@@ -53,10 +53,16 @@ class Batch:
 
 
 class StateBatch(Batch):
-    """A batch whose rows carry a vector each, `states` [capacity, width] float32, beside or instead of a token."""
+    """A batch whose rows carry a vector each, `states` [capacity, width] float32, beside or instead of a token.
 
-    def __init__(self, capacity: int, width: int) -> None:
+    `ways`: in how many ways the model counts the position of a row that has no token (M-RoPE: 4).
+    """
+
+    def __init__(self, capacity: int, width: int, ways: int = 1) -> None:
         super().__init__(capacity)
+        self._ways = ways
+        self._pos = np.zeros(capacity * ways, dtype=np.int32)
+        self.struct.pos = self._pos.ctypes.data_as(ctypes.POINTER(ctypes.c_int32))
         self.states = np.zeros((capacity, width), dtype=np.float32)
         self._tokens = self.struct.token
         self.struct.embd = self.states.ctypes.data_as(ctypes.POINTER(ctypes.c_float))
@@ -67,11 +73,14 @@ class StateBatch(Batch):
         self.fill(tokens, start, outputs)
         self.states[: len(tokens)] = states
 
-    def fill_states(self, states: NDArray[np.float32], start: int) -> None:
-        """Hold `states` [rows, width] without tokens, with outputs for all."""
+    def fill_states(self, states: NDArray[np.float32], start: int, *, outputs: bool = True) -> None:
+        """Hold `states` [rows, width] without tokens, with outputs for all or none."""
         n = len(states)
         self.struct.token = ctypes.POINTER(ctypes.c_int32)()
-        np.add(self._positions[:n], start, out=self._pos[:n])
-        self._output[:n] = 1
+        # Each way of counting in turn. Text counts the same in all of them, but for one that it doesn't use.
+        for way in range(min(self._ways, 3)):
+            np.add(self._positions[:n], start, out=self._pos[way * n : way * n + n])
+        self._pos[3 * n : self._ways * n] = 0
+        self._output[:n] = outputs
         self.states[:n] = states
         self.struct.n_tokens = n

@@ -20,7 +20,7 @@ from specchat.llama.tree import TreeRows, can_branch
 __all__ = ["Context", "Logits", "Observer"]
 
 Observer = Callable[[int, Sequence[int]], None]
-"""Told of a pass over a chain: the position of its first token, and its tokens."""
+"""Told of a pass over a chain, or of the path that stays of a tree: the position of its first token, its tokens."""
 
 _ABORTED = 2
 
@@ -122,8 +122,8 @@ class Context:
     def watch(self, observer: Observer) -> None:
         """Tell `observer` of every pass over a chain, each piece of a prefill included, while its rows can be read.
 
-        It hears the first position and the tokens, must not raise and must not pass or truncate here. Passes over
-        trees are not reported, nor what is truncated later: a position told again replaces it and all after it.
+        It hears the first position and the tokens, must not raise and must not pass or truncate here. Of a tree it
+        hears the path that is kept. It is not told what is truncated: a position told again replaces it and all after.
         """
         self._observers.append(observer)
 
@@ -198,10 +198,19 @@ class Context:
         can always take rows back.
         """
         if self._trees is not None and (path or self._trees.pending):
-            self.tokens.extend(self._trees.keep(path, len(self.tokens)))
+            first, kept = len(self.tokens), self._trees.keep(path, len(self.tokens))
+            self.tokens.extend(kept)
+            self._tell_of_path(path, first, kept)
         elif path:
             raise LlamaError("No tree was read, so no path of one can be kept.")
         return True
+
+    def _tell_of_path(self, path: Sequence[int], first: int, kept: Sequence[int]) -> None:
+        """What was kept of a tree is like a pass over a chain for those who read the target's states."""
+        if self._hidden is not None:
+            self._hidden.keep(path)
+        for observer in self._observers if kept else ():
+            observer(first, kept)
 
     def _check(self, tokens: Sequence[int], rows: int) -> None:
         if self._trees is not None:

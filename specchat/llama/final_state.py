@@ -30,6 +30,7 @@ class FinalStateContext(Context):
     def __init__(self, model: Model, params: ContextParams) -> None:
         super().__init__(model, params)
         self._states: States = _NO_STATES
+        self._of_tree: States = _NO_STATES
         self._first = 0
         api: Any = self._api
         self._address = api._lib["llama_get_embeddings"]
@@ -62,9 +63,24 @@ class FinalStateContext(Context):
         return logits
 
     def decode_tree(self, tokens: Sequence[int], parents: Sequence[int]) -> Logits:
-        """As `Context.decode_tree`; the states of branches are not kept."""
-        self._states = _NO_STATES
-        return super().decode_tree(tokens, parents)
+        """As `Context.decode_tree`; the states of the path that is kept are."""
+        self._states = self._of_tree = _NO_STATES
+        self._api.llama_set_embeddings(self.handle, True)
+        try:
+            logits = super().decode_tree(tokens, parents)
+        finally:
+            self._api.llama_set_embeddings(self.handle, False)
+        self._of_tree = self._read(len(tokens))
+        return logits
+
+    def keep_path(self, path: Sequence[int]) -> bool:
+        """As `Context.keep_path`."""
+        first = len(self.tokens)
+        kept = super().keep_path(path)
+        if path and len(self._of_tree):
+            self._first, self._states = first, self._of_tree[list(path)]
+        self._of_tree = _NO_STATES
+        return kept
 
     def _read(self, rows: int) -> States:
         address = self._address(self.handle)

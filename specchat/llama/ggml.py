@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import ctypes
 from functools import cache
-from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from specchat.llama.errors import LlamaError
-from specchat.llama.library import library
+from specchat.llama.ggml_exports import FunctionMissing, ggml_function
 
 _CPU: Final = 0
 _P, _SIZE, _INT, _I64 = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int64
@@ -29,7 +28,6 @@ class Ggml:
     Params = _Params
 
     def __init__(self) -> None:
-        self._libraries = _libraries()
         self.init = self._function("ggml_init", _P, _Params)
         self.free = self._function("ggml_free", None, _P)
         self.tensor_overhead = self._function("ggml_tensor_overhead", _SIZE)
@@ -53,13 +51,12 @@ class Ggml:
         self._registry = self._function("ggml_backend_dev_backend_reg", _P, _P)
         self._address = self._function("ggml_backend_reg_get_proc_address", _P, _P, ctypes.c_char_p)
 
-    def _function(self, name: str, result: Any, *arguments: Any) -> Any:
-        for lib in self._libraries:
-            if hasattr(lib, name):
-                function = lib[name]
-                function.restype, function.argtypes = result, arguments
-                return function
-        raise LlamaError(f"This build of llama.cpp has no {name}, so it can't draft so. Use another --method.")
+    @staticmethod
+    def _function(name: str, result: Any, *arguments: Any) -> Any:
+        try:
+            return ggml_function(name, result, *arguments)
+        except FunctionMissing as missing:
+            raise LlamaError(f"{missing} Without it nothing can be drafted so. Use another --method.") from None
 
     def backend(self, threads: int, *, gpu: bool) -> Any:
         """A device to compute on: the best GPU there is, else this CPU with so many threads. Raises LlamaError."""
@@ -71,17 +68,6 @@ class Ggml:
         if address:
             _SetThreads(address)(backend, threads)
         return backend
-
-
-def _libraries() -> list[ctypes.CDLL]:
-    api = library().api
-    # A look-up through libllama finds what it depends on, except on Windows.
-    found = [api._lib]
-    for pattern in ("*ggml-base.*", "*ggml.*"):
-        for path in sorted((Path(api.__file__).parent / "lib").glob(pattern)):
-            if path.suffix in (".so", ".dylib", ".dll"):
-                found.append(ctypes.CDLL(str(path)))
-    return found
 
 
 @cache

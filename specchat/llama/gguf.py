@@ -35,6 +35,8 @@ _BLOCKS: Final = {
     34: (256, 54), 35: (256, 66), 39: (32, 17),
 }  # fmt: skip
 
+_TOKENS: Final = "tokenizer.ggml.tokens"
+
 Scalar = int | float | bool | str
 Number = int | float | bool
 Data = bytes | bytearray | mmap.mmap
@@ -79,6 +81,26 @@ class Header:
     def array_of_architecture(self, key: str) -> tuple[Number, ...] | None:
         """The array of numbers under this architecture's prefix, such as `attention.head_count_kv` per layer."""
         return self.arrays.get(f"{self.architecture}.{key}")
+
+    def number(self, key: str) -> int:
+        """The whole number under this architecture's prefix; 0 where there is none, or something else."""
+        value = self.of_architecture(key)
+        return value if type(value) is int else 0
+
+    @property
+    def n_nextn(self) -> int:
+        """NextN layers, which predict further tokens."""
+        return self.number("nextn_predict_layers")
+
+    @property
+    def n_layer(self) -> int:
+        """Layers of the model itself, NextN layers left out."""
+        return self.number("block_count") - self.n_nextn
+
+    @property
+    def n_tokens(self) -> int:
+        """Tokens of the vocabulary; of a file without one, those that it says its model has."""
+        return self.array_lengths.get(_TOKENS) or self.number("vocab_size")
 
 
 class _Cursor:
@@ -141,9 +163,6 @@ def _read_array(cursor: _Cursor) -> tuple[int, tuple[Number, ...]]:
     else:
         return n, cursor.numbers(_SCALARS[kind], n)
     return n, ()
-
-
-_TOKENS: Final = "tokenizer.ggml.tokens"
 
 
 @dataclass(slots=True)

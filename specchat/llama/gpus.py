@@ -5,8 +5,9 @@ from __future__ import annotations
 import ctypes
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final
+from typing import Final
 
+from specchat.llama.ggml_exports import FunctionMissing, ggml_function
 from specchat.llama.library import library
 
 # GGML_BACKEND_DEVICE_TYPE_GPU, _IGPU: ggml/include/ggml-backend.h
@@ -42,55 +43,69 @@ class _Props(ctypes.Structure):
     ]
 
 
-@cache
-def registry() -> Any:
-    """The functions of ggml's device registry, which llama-cpp-python doesn't bind.
+class Registry:
+    """The functions of ggml's device registry. Raises FunctionMissing for a build that lacks one."""
 
-    Raises AttributeError where libllama doesn't lead to them (Windows).
-    """
-    # A handle of its own: types set on the package's would change them for others.
-    ggml = ctypes.CDLL(library().api._lib._name)
-    pointer = ctypes.c_void_p
-    for name, result, arguments in (
-        ("ggml_backend_dev_count", ctypes.c_size_t, []),
-        ("ggml_backend_dev_get", pointer, [ctypes.c_size_t]),
-        ("ggml_backend_dev_get_props", None, [pointer, ctypes.POINTER(_Props)]),
-        ("ggml_backend_dev_type", ctypes.c_int, [pointer]),
-        ("ggml_backend_buft_get_device", pointer, [pointer]),
-        ("ggml_backend_buft_is_host", ctypes.c_bool, [pointer]),
-    ):
-        function = getattr(ggml, name)
-        function.restype, function.argtypes = result, arguments
-    return ggml
+    def __init__(self) -> None:
+        pointer, size = ctypes.c_void_p, ctypes.c_size_t
+        self.count = ggml_function("ggml_backend_dev_count", size)
+        self.get = ggml_function("ggml_backend_dev_get", pointer, size)
+        self.props = ggml_function("ggml_backend_dev_get_props", None, pointer, ctypes.POINTER(_Props))
+        self.type = ggml_function("ggml_backend_dev_type", ctypes.c_int, pointer)
+        self.device_of = ggml_function("ggml_backend_buft_get_device", pointer, pointer)
+        self.is_host = ggml_function("ggml_backend_buft_is_host", ctypes.c_bool, pointer)
+
+
+@cache
+def registry() -> Registry:
+    """The one set of bindings of this process. Raises FunctionMissing."""
+    return Registry()
 
 
 def gpus() -> list[Gpu]:
-    """The GPUs of this machine that this build offloads to, in llama.cpp's order; asking creates a context on each."""
-    if not library().offloads:
+    """The GPUs of this machine that this build offloads to, in llama.cpp's order; asking creates a context on each.
+
+    None where the build offloads but does not tell where to: `gpus_unknown` says so.
+    """
+    if not library().offloads or gpus_unknown():
         return []
     ggml = registry()
-    devices = [ggml.ggml_backend_dev_get(index) for index in range(ggml.ggml_backend_dev_count())]
-    kinds = [ggml.ggml_backend_dev_type(device) for device in devices]
+    devices = [ggml.get(index) for index in range(ggml.count())]
+    kinds = [ggml.type(device) for device in devices]
     # llama.cpp leaves a processor's own graphics alone where there is a card.
     wanted = (_DISCRETE,) if _DISCRETE in kinds else _GPU_TYPES
     return [_described(device) for device, kind in zip(devices, kinds, strict=True) if kind in wanted]
 
 
+def gpus_unknown() -> str | None:
+    """Why it can't be told which GPUs this build offloads to, in a sentence; None where it can, or it offloads to none.
+
+    Models run all the same; only what is free on the GPU is not known.
+    """
+    if not library().offloads:
+        return None
+    try:
+        registry()
+    except FunctionMissing as missing:
+        return f"{missing} So it can't be told which GPU computes and how much of its memory is free."
+    return None
+
+
 def _described(device: int) -> Gpu:
     props = _Props()
-    registry().ggml_backend_dev_get_props(device, ctypes.byref(props))
+    registry().props(device, ctypes.byref(props))
     name = (props.description or props.name or b"GPU").decode(errors="replace")
     pci_id = (props.device_id or b"").decode(errors="replace").lower()
     return Gpu(name, props.memory_free, props.memory_total, pci_id)
 
 
 def computes_on_gpu(buffer_type: int) -> bool:
-    """Whether a buffer of this type (a `ggml_backend_buffer_type_t`) lies in a GPU's memory.
+    """Whether a buffer of this type (a `ggml_backend_buffer_type_t`) lies in a GPU's memory. Raises FunctionMissing.
 
     Pinned host memory belongs to a GPU and lies on the host; repacked weights are no host buffer and lie there too.
     """
     ggml = registry()
-    if ggml.ggml_backend_buft_is_host(buffer_type):
+    if ggml.is_host(buffer_type):
         return False
-    device = ggml.ggml_backend_buft_get_device(buffer_type)
-    return bool(device) and ggml.ggml_backend_dev_type(device) in _GPU_TYPES
+    device = ggml.device_of(buffer_type)
+    return bool(device) and ggml.type(device) in _GPU_TYPES

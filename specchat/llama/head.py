@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import base64
 import ctypes
-import os
-import tempfile
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,6 +21,7 @@ from numpy.typing import NDArray
 from specchat.llama.errors import DecodeFailed, DoesNotFit, LlamaError
 from specchat.llama.gguf import Header, read_header
 from specchat.llama.library import library
+from specchat.llama.whole_file import written_whole
 
 _TOKEN_IDS: Final = "specchat.head.token_ids"
 _EPSILON: Final = "attention.layer_norm_rms_epsilon"
@@ -111,15 +110,9 @@ def write_head(
     The file appears whole or not at all.
     """
     destination.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(prefix=f".{destination.name}.", dir=destination.parent)
-    os.close(descriptor)
-    unfinished = Path(name)
-    try:
+    with written_whole(destination) as unfinished:
         _write(unfinished, end, matrix, matrix_type, norm, ids)
         read_header(unfinished)
-        unfinished.replace(destination)
-    finally:
-        unfinished.unlink(missing_ok=True)
 
 
 def _write(

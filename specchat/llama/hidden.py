@@ -7,6 +7,7 @@ looked up before it is used: its plain name first, then the names that the Itani
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, Final
 
@@ -34,6 +35,10 @@ _C_NAMES: Final = {
     "llama_get_embeddings_nextn": (
         "_Z26llama_get_embeddings_nextnP13llama_context",
         "?llama_get_embeddings_nextn@@YAPEAMPEAUllama_context@@@Z",
+    ),
+    "llama_set_nextn_layer_offset": (
+        "_Z28llama_set_nextn_layer_offsetP13llama_contexti",
+        "?llama_set_nextn_layer_offset@@YAXPEAUllama_context@@H@Z",
     ),
 }
 
@@ -83,6 +88,16 @@ def hidden_functions() -> _Functions:
     return _Functions()
 
 
+@cache
+def nextn_selector() -> Any:
+    """The function (context, i) that lets a context's next passes be those of NextN layer i, counted from 0.
+
+    llama.cpp aborts the next pass of a layer that isn't there. Raises HiddenStatesMissing.
+    """
+    context = library().api.llama_context_p_ctypes
+    return _function("llama_set_nextn_layer_offset", None, context, ctypes.c_int32)
+
+
 def can_tap(architecture: str) -> bool:
     """Whether the inputs of layers can be read from models of this architecture."""
     return architecture in TAPPED_ARCHITECTURES
@@ -112,6 +127,7 @@ class HiddenRows:
         self._width = width
         self._functions = hidden_functions()
         self._rows = 0
+        self._kept: list[int] | None = None
         self._views: dict[tuple[int, int], States] = {}
         self.layers = frozenset(layer_inputs)
         self.nextn = nextn
@@ -124,6 +140,11 @@ class HiddenRows:
     def passed(self, rows: int) -> None:
         """A pass over `rows` tokens succeeded; 0: nothing can be read any more."""
         self._rows = rows
+        self._kept = None
+
+    def keep(self, rows: Sequence[int]) -> None:
+        """Of the latest pass, one over a tree, only `rows` count from now on, in this order."""
+        self._kept = list(rows)
 
     def layer_input(self, layer: int) -> States:
         """The input of `layer` [tokens of the latest pass, width], in C memory: valid until the next pass.
@@ -150,7 +171,7 @@ class HiddenRows:
             if len(self._views) >= _MOST_VIEWS:
                 self._views.clear()
             view = self._views[address or 0, self._rows] = rows_at(address, self._rows, self._width)
-        return view
+        return view if self._kept is None else view[self._kept]
 
 
 def rows_at(address: int | None, rows: int, width: int) -> States:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from specchat.llama.eagle3_file import TOKEN_IDS as TOKEN_IDS
+
 ARCHITECTURE: Final = "medusa"
 WIDTH: Final = "embedding_length"
 TOKENS: Final = "vocab_size"
@@ -16,8 +18,6 @@ TOKENS: Final = "vocab_size"
 HEADS: Final = "head_count"
 BLOCKS: Final = "block_count"
 """Residual blocks of each head."""
-TOKEN_IDS: Final = "d2t"
-"""The target's token for each row of the output matrices; without it, all in order."""
 SHARED_OUTPUT: Final = "output.weight"
 """One output matrix for all heads, where they have none of their own."""
 

@@ -17,8 +17,7 @@ ALL_LAYERS = -1
 def _checked_header(path: Path) -> Header:
     """Refuse, with a sentence, what llama.cpp would abort on or can't chat with."""
     header = read_header(path)
-    layers = header.of_architecture("block_count")
-    if not header.architecture or not isinstance(layers, int) or layers < 1:
+    if not header.architecture or header.number("block_count") < 1:
         raise ModelUnusable(f"{path} holds no layers. It may be a vocabulary or an adapter, not a model.")
     if header.metadata.get("general.type", "model") != "model":
         raise ModelUnusable(f"{path} is a {header.metadata['general.type']}, not a model.")
@@ -78,8 +77,6 @@ class Model:
     def _read_properties(self) -> None:
         api, handle = self._api, self.handle
         self.n_layer: int = api.llama_model_n_layer(handle)
-        self.n_layer_nextn: int = api.llama_model_n_layer_nextn(handle)
-        """NextN layers in the file, loaded or not; `n_layer` counts none of them."""
         self.n_embd: int = api.llama_model_n_embd(handle)
         self.n_ctx_train: int = api.llama_model_n_ctx_train(handle)
         self.n_swa: int = api.llama_model_n_swa(handle)

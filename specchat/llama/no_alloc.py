@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from specchat.llama.errors import LlamaError
+from specchat.llama.ggml_exports import FunctionMissing
 from specchat.llama.gguf import Header, read_header
 from specchat.llama.gpus import computes_on_gpu, registry
 from specchat.llama.library import library
@@ -124,7 +125,7 @@ def _breakdown_function() -> Any:
     try:
         function = ctypes.CDLL(api._lib._name)[_BREAKDOWN]
         registry()
-    except AttributeError:
+    except (AttributeError, FunctionMissing):
         raise BreakdownMissing("This build of llama.cpp doesn't tell what it would allocate.") from None
     function.argtypes = [api.llama_context_p_ctypes]
     function.restype = _Map

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
-import tempfile
 from collections.abc import Sequence
 from enum import IntEnum
 from pathlib import Path
@@ -12,6 +10,7 @@ from pathlib import Path
 from specchat.llama.errors import LlamaError
 from specchat.llama.gguf import read_header
 from specchat.llama.library import library
+from specchat.llama.whole_file import written_whole
 
 
 class FileType(IntEnum):
@@ -23,9 +22,9 @@ class FileType(IntEnum):
 
 
 def _layers_to_drop(source: Path, layers: Sequence[int]) -> list[int]:
-    n_layer = read_header(source).of_architecture("block_count")
+    n_layer = read_header(source).number("block_count")
     wanted = sorted(set(layers))
-    if not isinstance(n_layer, int) or any(not 0 <= layer < n_layer for layer in wanted):
+    if any(not 0 <= layer < n_layer for layer in wanted):
         raise LlamaError(f"{source.name} has {n_layer} layers; {wanted} can't all be dropped.")
     if len(wanted) >= n_layer:
         # A model without layers loads, then aborts the process at its first graph.
@@ -41,16 +40,10 @@ def rewrite(source: Path, destination: Path, *, drop: Sequence[int] = (), file_t
     """
     layers = _layers_to_drop(source, drop)
     destination.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(prefix=f".{destination.name}.", dir=destination.parent)
-    os.close(descriptor)
-    unfinished = Path(name)
-    try:
+    with written_whole(destination) as unfinished:
         _quantize(source, unfinished, layers, file_type)
         # The quantiser doesn't report a disk that filled up: the header knows how long the file must be.
         read_header(unfinished)
-        unfinished.replace(destination)
-    finally:
-        unfinished.unlink(missing_ok=True)
 
 
 def _quantize(source: Path, destination: Path, layers: list[int], file_type: FileType | None) -> None:

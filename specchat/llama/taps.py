@@ -10,7 +10,6 @@ import ctypes
 import functools
 from collections.abc import Callable, Sequence
 from functools import cache
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 
 from specchat.llama.batch import Batch
 from specchat.llama.errors import DecodeFailed, LlamaError
+from specchat.llama.ggml_exports import FunctionMissing, ggml_function
 from specchat.llama.library import library
 
 if TYPE_CHECKING:
@@ -52,23 +52,12 @@ class _Ggml:
             "ggml_backend_tensor_get", None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t
         )
 
-    def _function(self, name: str, result: Any, *arguments: Any) -> Any:
-        for lib in self._libraries():
-            if hasattr(lib, name):
-                function = lib[name]
-                function.restype, function.argtypes = result, arguments
-                return function
-        raise LlamaError(f"This build of llama.cpp has no {name}, so layers can't be read. Use another --method.")
-
     @staticmethod
-    def _libraries() -> list[ctypes.CDLL]:
-        api = library().api
-        # A look-up through libllama finds what it depends on, except on Windows.
-        found = [api._lib]
-        for path in sorted((Path(api.__file__).parent / "lib").glob("*ggml-base.*")):
-            if path.suffix in (".so", ".dylib", ".dll"):
-                found.append(ctypes.CDLL(str(path)))
-        return found
+    def _function(name: str, result: Any, *arguments: Any) -> Any:
+        try:
+            return ggml_function(name, result, *arguments)
+        except FunctionMissing as missing:
+            raise LlamaError(f"{missing} Without it layers can't be read. Use another --method.") from None
 
 
 @cache

@@ -18,6 +18,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from specchat.llama import eagle3_file
 from specchat.llama.batch import StateBatch
 from specchat.llama.context import Context, Logits
 from specchat.llama.context_params import ContextParams, KVType
@@ -26,14 +27,6 @@ from specchat.llama.gguf import Header, read_header
 from specchat.llama.hidden import States, hidden_functions
 from specchat.llama.model import Model
 
-EAGLE3: Final = "eagle3"
-_DRAFT_IDS: Final = "d2t"
-MASK_TOKEN: Final = "mask_token_id"
-MASK_STATE: Final = "mask_state"
-"""Keys, under `eagle3.`, of heads trained to draft in parallel: the token and the state that stand for what is unknown.
-
-llama.cpp has no such keys; its graph needs none. It would refuse a tensor that it doesn't know.
-"""
 _CONTEXT_MTP: Final = 1
 """`LLAMA_CONTEXT_TYPE_MTP`."""
 _MOST_ROWS: Final = 128
@@ -53,9 +46,12 @@ class Wiring:
     encodes: bool
     """Features of several layers go through an encoder of the head's own before they are read."""
     context_type: int = 0
+    drafts_on: bool = True
+    """It hands out states of its own, from which it drafts on."""
 
 
 EAGLE3_WIRING: Final = Wiring(first=1, every_row=True, encodes=True)
+DFLASH_WIRING: Final = Wiring(first=1, every_row=True, encodes=False, drafts_on=False)
 NEXTN_WIRING: Final = Wiring(first=0, every_row=False, encodes=False, context_type=_CONTEXT_MTP)
 
 
@@ -66,7 +62,7 @@ class HeadModel(Model):
 
     def _header_of(self, path: Path) -> Header:
         header = read_header(path)
-        if not isinstance(header.of_architecture("block_count"), int):
+        if not header.number("block_count"):
             raise ModelUnusable(f"{path} holds no layers, so it is no trained head.")
         return header
 
@@ -76,26 +72,30 @@ class HeadModel(Model):
 
         Raises ModelUnusable for what are no tokens, each once: llama.cpp writes logits to these places unseen.
         """
-        place = self.header.tensors.get(_DRAFT_IDS)
+        place = self.header.tensors.get(eagle3_file.TOKEN_IDS)
         if place is None:
             return None
         start, size = self.header.data_start + place.offset, np.dtype(np.int64).itemsize
         if place.n_bytes != place.shape[0] * size:
-            raise ModelUnusable(f"{self.path} names the tokens it drafts ({_DRAFT_IDS}) by other numbers than I64.")
+            raise ModelUnusable(
+                f"{self.path} names the tokens it drafts ({eagle3_file.TOKEN_IDS}) by other numbers than I64."
+            )
         ids = np.sort(np.fromfile(self.path, dtype=np.int64, count=place.shape[0], offset=start))
         if ids.size and (ids[0] < 0 or ids[-1] >= self.vocab.size or (ids[1:] == ids[:-1]).any()):
-            raise ModelUnusable(f"{self.path} drafts tokens ({_DRAFT_IDS}) that its target has not, or some twice.")
+            raise ModelUnusable(
+                f"{self.path} drafts tokens ({eagle3_file.TOKEN_IDS}) that its target has not, or some twice."
+            )
         return ids
 
     @property
     def mask(self) -> tuple[int, States] | None:
         """The token and state [width] that stand for what is unknown; None for a head that drafts token by token."""
-        token = self.header.of_architecture(MASK_TOKEN)
+        token = self.header.of_architecture(eagle3_file.MASK_TOKEN)
         if not isinstance(token, int):
             return None
         import gguf
 
-        field = gguf.GGUFReader(self.path).fields.get(f"{self.header.architecture}.{MASK_STATE}")
+        field = gguf.GGUFReader(self.path).fields.get(f"{self.header.architecture}.{eagle3_file.MASK_STATE}")
         state = np.zeros(0) if field is None else np.array(field.contents())
         if state.shape != (self.n_embd,):
             raise ModelUnusable(f"{self.path} has no mask state of {self.n_embd:,} numbers beside its mask token.")
@@ -124,7 +124,7 @@ class HeadContext(Context):
                 n_ubatch=rows,
                 kv_type=kv_type,
                 flash_attention=target.params.flash_attention if kv_type is KVType.F16 else None,
-                nextn=True,
+                nextn=wiring.drafts_on,
             ),
         )
         # A NextN layer is one of attention, whatever the trunk below it is made of.
@@ -145,8 +145,9 @@ class HeadContext(Context):
         """Numbers of the target's that a token is known by."""
         if not self.wiring.encodes:
             return self._state_width()
-        layers = self.model.header.array_of_architecture("target_layers") or ()
-        return len(layers) * int(self.model.header.of_architecture("target_hidden_size") or 0)
+        header = self.model.header
+        layers = header.array_of_architecture(eagle3_file.TAPPED_LAYERS) or ()
+        return len(layers) * header.number(eagle3_file.TARGET_WIDTH)
 
     @property
     def first(self) -> int:
@@ -196,6 +197,11 @@ class HeadContext(Context):
         return self._logits(outputs)[outputs - 1], self.nextn_rows()[n - 1 :]
 
     @property
+    def most_drafted(self) -> int:
+        """Tokens that it drafts after a text at most, in one pass or one after another."""
+        return self.n_ctx if self.most_parallel == 1 else self.most_parallel
+
+    @property
     def most_parallel(self) -> int:
         """Tokens that `draft_parallel` drafts at most; 1 for a head that drafts token by token."""
         return 1 if self._mask is None else self.params.n_outputs_max
@@ -217,6 +223,11 @@ class HeadContext(Context):
         return self._logits(len(pairs))[-count:]
 
     def _read(self, tokens: Sequence[int], states: States, outputs: int) -> None:
+        self._check_pairs(tokens, states)
+        self._pass(tokens, states, len(self.tokens), outputs)
+        self.tokens.extend(tokens)
+
+    def _check_pairs(self, tokens: Sequence[int], states: States) -> None:
         n, start = len(tokens), len(self.tokens)
         if not 1 <= n <= self.n_batch or states.shape != (n, self._state_width()):
             raise LlamaError(f"{n} tokens and states of shape {states.shape} make no pairs that this head can read.")
@@ -224,23 +235,21 @@ class HeadContext(Context):
             raise ContextFull(f"The head's context of {self.n_ctx:,} tokens is full.")
         if min(tokens) < 0 or max(tokens) >= self.model.vocab.size:
             raise LlamaError("A token id lies outside the head's vocabulary.")
-        self._pass(tokens, states, start, outputs)
-        self.tokens.extend(tokens)
 
     def _pass(self, tokens: Sequence[int], states: States, position: int, outputs: int) -> None:
         self._pairs.fill_pairs(tokens, states, position, outputs)
         self._passed(self._api.llama_decode(self.handle, self._pairs.struct), len(tokens))
 
     def _passed(self, status: int, rows: int) -> None:
+        if self._hidden is not None:
+            self._hidden.passed(rows if status == 0 else 0)
         if status != 0:
-            self._hidden_rows().passed(0)
             self._forget_unread()
             raise DecodeFailed(f"llama.cpp could not compute a draft (status {status}). See its log.")
-        self._hidden_rows().passed(rows)
 
-    def _forget_unread(self) -> None:
-        """Take from the cache what a pass that failed may have left there."""
-        self._api.llama_memory_seq_rm(self._memory, 0, len(self.tokens), -1)
+    def _forget_unread(self) -> bool:
+        """Take from the cache what lies behind `tokens`, as a pass that failed may have left; False where it can't."""
+        return bool(self._api.llama_memory_seq_rm(self._memory, 0, len(self.tokens), -1))
 
 
 class AssistantContext(HeadContext):
@@ -276,6 +285,6 @@ class AssistantContext(HeadContext):
     def clear(self) -> None:
         """Nothing to forget: the cells are the target's."""
 
-    def _forget_unread(self) -> None:
+    def _forget_unread(self) -> bool:
         # The cells are the target's.
-        return
+        return True

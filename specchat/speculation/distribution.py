@@ -27,8 +27,6 @@ _CERTAIN = np.ones(1)
 _CERTAIN.flags.writeable = False
 # What the mass of a residual may be by rounding alone, by the item size of the probabilities in bytes.
 _ROUNDING = {size: 4 * float(np.finfo(f"f{size}").eps) for size in (4, 8)}
-# 1 / temperature is capped here: float32 logits that differ at all are then further apart than exp can show.
-_STEEPEST = 1e9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -148,11 +146,10 @@ def warp(logits: NDArray[np.floating[Any]], history: Sequence[int], params: Samp
         token = int(row.argmax())  # numpy takes a NaN for the largest, so one look at the winner is enough
         require_finite_peak(float(row[token]))
         return Distribution.one_hot(token)
-    steepness = min(1 / params.temperature, _STEEPEST)
     if not params.truncates:
-        return Distribution(None, _softmax(row, steepness))
+        return Distribution(None, _softmax(row, params.steepness))
     ids, values = survivors(row, params)
-    weights = np.exp((values - values.max()) * steepness)
+    weights = np.exp((values - values.max()) * params.steepness)
     return Distribution(ids, weights / weights.sum())
 
 

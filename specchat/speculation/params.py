@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
+# Float32 logits that differ at all are then further apart than exp can show.
+_STEEPEST = 1e9
 _ABOVE_ZERO = math.nextafter(0.0, 1.0)
 
 
@@ -54,6 +56,11 @@ class SamplingParams:
     def greedy(self) -> bool:
         """Whether every distribution is one-hot at the most likely token."""
         return self.temperature == 0 or self.top_k == 1
+
+    @property
+    def steepness(self) -> float:
+        """What logits are multiplied with: 1 / temperature, and 1 where the most likely token is taken."""
+        return 1.0 if self.greedy else min(1 / self.temperature, _STEEPEST)
 
     @property
     def truncates(self) -> bool:

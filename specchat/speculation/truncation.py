@@ -35,7 +35,7 @@ def survivors(row: Row, params: SamplingParams) -> tuple[Ids, NDArray[np.float64
         ids = at_least(row, peaks, bound_of_largest(row, peaks, params.top_k))
         return _prefix(row, ids, params.top_k, None, floor, params.top_p)
     if params.top_p < 1:
-        total = _normaliser(row, peak)
+        total = normaliser(row, peak)
         ids = _nucleus_candidates(row, peaks, floor, params.top_p * total)
         return _prefix(row, ids, ids.size, total, floor, params.top_p)
     ids = at_least(row, peaks, floor)
@@ -64,7 +64,7 @@ def _prefix(
     return ids[kept], values[kept]
 
 
-def _normaliser(row: Row, peak: float) -> float:
+def normaliser(row: Row, peak: float) -> float:
     """Return Σ exp(logit − peak) over the row."""
     weights = np.subtract(row, np.float32(peak))
     np.exp(weights, out=weights)

@@ -9,8 +9,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from specchat.heads.eagle3 import ARCHITECTURE
 from specchat.heads.head_file import HeadFile, Matrix, Raw, Value
+from specchat.llama import eagle3_file
 from specchat.llama.errors import ModelUnusable
 from specchat.llama.gguf import read_header
 from specchat.training.forward import HeadShape
@@ -146,11 +146,13 @@ def head_file(name: str, shape: HeadShape, weights: Mapping[str, Floats], ids: N
         "rope.freq_base": shape.theta,
         "rope.dimension_count": shape.head_size,
         "vocab_size": shape.n_tokens,
-        "target_layers": list(shape.taps),
-        "target_hidden_size": shape.width,
+        eagle3_file.TAPPED_LAYERS: list(shape.taps),
+        eagle3_file.TARGET_WIDTH: shape.width,
     }
     metadata: dict[str, Value] = {"general.name": name, "tokenizer.ggml.model": "none"}
-    head = HeadFile(ARCHITECTURE, metadata | {f"{ARCHITECTURE}.{key}": value for key, value in own.items()})
+    head = HeadFile(
+        eagle3_file.ARCHITECTURE, metadata | {f"{eagle3_file.ARCHITECTURE}.{key}": value for key, value in own.items()}
+    )
     for norm in _NORMS:
         head.vectors[f"blk.0.{norm}.weight"] = weights[norm]
     head.vectors["output_norm.weight"] = weights["output_norm"]
@@ -176,4 +178,4 @@ def written_weights(path: Path) -> tuple[dict[str, Floats], NDArray[np.int64]]:
     for name in (*_READS_PAIRS, *(name for name in _COPIED if name not in _NORMS)):
         weights[name] = tensors.rows(f"blk.0.{name}.weight")
     weights["output"], weights["fc"] = tensors.rows("output.weight"), tensors.rows("fc.weight")
-    return weights, tensors.ids("d2t")
+    return weights, tensors.ids(eagle3_file.TOKEN_IDS)

@@ -13,13 +13,13 @@ from textual.containers import Horizontal, Vertical
 from textual.screen import Screen
 from textual.widgets import Static, TextArea
 
+from specchat.bench.comparison import Comparison
 from specchat.chat.store import Store
 from specchat.chat.store_file import StoreError
 from specchat.tui import theme
 from specchat.tui.actions import ACTIONS, BY_ID, Action, Situation
 from specchat.tui.arriving import arrived
 from specchat.tui.attaching import names_of
-from specchat.tui.comparing import Comparison
 from specchat.tui.completion import Completion
 from specchat.tui.faults import TellsFaults, expected, sentence_of
 from specchat.tui.footer import Footer

@@ -76,13 +76,15 @@ class Branches:
         return version
 
     async def show_through(self, node_id: int) -> None:
-        """Show a branch that has this message, all of it at once: the present one, else the newest."""
+        """Show a branch that has this message, with the cursor on it: the present one, else the newest."""
         if self.chat is None:
             return
-        if all(node.id != node_id for node in self.thread()):
+        branch = self.store.thread_ids(self.chat.id)
+        if node_id not in branch:
             self.store.select(self.chat.id, self.store.leaf_below(node_id))
-        self.leaf, self.editing, self._cut_short = self.thread()[-1].id, False, False
-        await self._opening.show(self.chat.id, whole=True)
+            branch = self.store.thread_ids(self.chat.id)
+        self.leaf, self.editing, self._cut_short = branch[-1], False, False
+        await self._opening.show(self.chat.id, at=node_id)
         self.stage.changed()
 
     def thread(self) -> list[Node]:
@@ -91,7 +93,9 @@ class Branches:
 
     def cut(self, thread: Sequence[Node]) -> Cut | None:
         """Where the model begins to read a branch of this conversation, if not at its beginning."""
-        return cut_in(thread, self.store.cuts(self.chat.id)) if self.chat is not None else None
+        if self.chat is None:
+            return None
+        return cut_in([node.id for node in thread], self.store.cuts(self.chat.id))
 
     def asked(self, thread: Sequence[Node]) -> Asked:
         """What the model is asked with to answer the last question of a branch."""

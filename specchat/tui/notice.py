@@ -80,13 +80,14 @@ class Notice(Vertical):
         if wanted is not None:
             self._look_for(wanted)
 
-    def offer_room(self, sentence: str, messages: int) -> None:
+    def offer_room(self, sentence: str, messages: int, *, summarise: bool) -> None:
         """Say that the conversation no longer fits; 0 messages: leaving older ones unread would not help."""
         self.workers.cancel_node(self)
         self.query_one("#why", Static).update(Content(sentence))
         key = f" · {shown(self._keys['trim'][0])}" if self._keys.get("trim") else ""
         self.query_one(f"#{DROP}", Button).label = Content(f"Leave {messages:,} unread{key}")
-        self._offer_only(_OF_THE_ROOM if messages else _OF_THE_ROOM - {DROP, SUMMARISE})
+        hopeless = ({DROP} if not messages else set()) | ({SUMMARISE} if not messages or not summarise else set())
+        self._offer_only(_OF_THE_ROOM - hopeless)
         self._stand(about_room=True)
 
     def _show(self, *, fetch: bool, reload: bool) -> None:

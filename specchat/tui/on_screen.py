@@ -39,11 +39,16 @@ class OnScreen:
         self._drawn_at = 0.0
         self._timer: Timer | None = None
 
-    def load(self, records: Sequence[Record]) -> None:
+    def load(self, records: Sequence[Record], at: str | None = None) -> None:
         """Show another conversation."""
         self._answer = None
-        self._app.transcript.load(records)
+        self._app.transcript.load(records, at)
         self.show_whether_empty()
+
+    def complete(self, records: Sequence[Record]) -> None:
+        """Show all of the conversation of which a part is shown."""
+        self._answer = None
+        self._app.transcript.complete(records)
 
     def add_user(self, record: UserRecord) -> None:
         """Add a question."""
@@ -97,9 +102,9 @@ class OnScreen:
         """A model is being opened."""
         self._app.base.query_one(Notice).withdraw()
 
-    def offer_room(self, sentence: str, messages: int) -> None:
+    def offer_room(self, sentence: str, messages: int, *, summarise: bool = False) -> None:
         """Say that the conversation no longer fits, and offer."""
-        self._app.base.query_one(Notice).offer_room(sentence, messages)
+        self._app.base.query_one(Notice).offer_room(sentence, messages, summarise=summarise)
 
     def withdraw_room(self) -> None:
         """There is room again."""

@@ -1,4 +1,4 @@
-"""Showing a stored conversation: its end at once, and all of a long one as soon as it is read."""
+"""Showing a stored conversation: of a long one a part at once, and all of it as soon as it is read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import takewhile
 from typing import Final
 
 from specchat.chat.conversation import Node
-from specchat.chat.reading import Cut, cut_in
+from specchat.chat.reading import cut_in
 from specchat.chat.store import Store
 from specchat.chat.store_file import StoreError
 from specchat.tui.stage import Stage
@@ -16,9 +16,9 @@ from specchat.tui.threads import records_of, versions
 from specchat.tui.transcript.records import Record
 
 _AT_ONCE: Final = 100
-"""Messages that are read before anything is shown."""
+"""Messages that are read before anything is shown, of a branch that has more."""
 _AFTER_PAINT_S: Final = 0.3
-"""The thread that reads the rest would take turns with the painting of the end."""
+"""The thread that reads the rest would take turns with the painting of what is shown."""
 _LOOK_AGAIN_S: Final = 0.5
 
 
@@ -29,17 +29,23 @@ class Opening:
         self._store, self._stage, self._busy = store, stage, busy
         self._rest: asyncio.Task[None] | None = None
 
-    async def show(self, chat_id: str, before: int | None = None, *, whole: bool = False) -> None:
+    async def show(self, chat_id: str, before: int | None = None, *, at: int | None = None) -> None:
         """Show the current branch, or what comes in it before a message; raises StoreError.
 
-        `whole`: wait until all of a long one is read.
+        Of a long one the end first or, with the cursor there, what stands around the message `at`.
         """
         self.forget()
-        end = self._store.thread(chat_id, last=_AT_ONCE)
-        if whole or len(end) < _AT_ONCE:
-            self._stage.load(await asyncio.to_thread(self._all, chat_id, before))
+        ids = self._store.thread_ids(chat_id)
+        cursor = None if at is None else str(at)
+        if len(ids) < _AT_ONCE:
+            self._stage.load(await asyncio.to_thread(self._all, chat_id, before), cursor)
             return
-        self._stage.load(records_of(_until(end, before), self._versions_of(end), self._cut(chat_id, end), whole=False))
+        place = ids.index(at) if at is not None and at in ids else len(ids) - 1
+        first = max(0, min(place - _AT_ONCE // 2, len(ids) - _AT_ONCE))
+        some = self._store.some(ids[first : first + _AT_ONCE])
+        shown = self._store.versions([node.id for node in some])
+        cut = cut_in(ids, self._store.cuts(chat_id))
+        self._stage.load(records_of(_until(some, before), shown, cut, ids), cursor)
         self._rest = asyncio.get_running_loop().create_task(self._show_all(chat_id, before))
 
     def forget(self) -> None:
@@ -50,17 +56,8 @@ class Opening:
 
     def _all(self, chat_id: str, before: int | None) -> list[Record]:
         nodes, thread = self._store.nodes(chat_id), self._store.thread(chat_id)
-        return records_of(_until(thread, before), versions(nodes), self._cut(chat_id, thread))
-
-    def _cut(self, chat_id: str, thread: list[Node]) -> Cut | None:
-        return cut_in(thread, self._store.cuts(chat_id))
-
-    def _versions_of(self, thread: list[Node]) -> dict[int, tuple[int, int]]:
-        found = {}
-        for node in thread:
-            family = [sibling.id for sibling in self._store.siblings(node.id)]
-            found[node.id] = (family.index(node.id) + 1, len(family))
-        return found
+        cut = cut_in([node.id for node in thread], self._store.cuts(chat_id))
+        return records_of(_until(thread, before), versions(nodes), cut)
 
     async def _show_all(self, chat_id: str, before: int | None) -> None:
         await asyncio.sleep(_AFTER_PAINT_S)
@@ -69,11 +66,11 @@ class Opening:
             try:
                 records = await asyncio.to_thread(self._all, chat_id, before)
             except StoreError as error:
-                self._stage.say(f"Only the end of this conversation is shown: {error}", "error")
+                self._stage.say(f"Only a part of this conversation is shown: {error}", "error")
                 return
             # A question that was asked meanwhile is not among them.
             if not self._busy() and self._store.thread(chat_id, last=1) == newest:
-                self._stage.load(records)
+                self._stage.complete(records)
                 return
             await asyncio.sleep(_LOOK_AGAIN_S)
 

@@ -3,42 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import replace
 
-from specchat.chat.message import Role
-from specchat.chat.reading import SUMMARY_QUESTION, Asked, unread
+from specchat.chat.conversation import Node
+from specchat.chat.reading import Asked
+from specchat.chat.room import Need, longest_summary
+from specchat.chat.shortening import ASK, DROP, SUMMARISE, NoPlace, Place, place_in
 from specchat.chat.store_file import StoreError
+from specchat.tui.aside import Aside
 from specchat.tui.talk import Talk
-from specchat.tui.threads import told
-from specchat.worker.messages import Measure, Measured
-
-ASK, DROP, SUMMARISE = "ask", "drop", "summarise"
-_LONGEST_SUMMARY: Final = 400
-"""Tokens; and no more than an eighth of the context."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Where the conversation could be cut."""
-
-    leaf: int
-    """The end of the branch that was measured."""
-    node_id: int
-    """The first message that would be read."""
-    messages: int
-    """How many fewer would be read."""
-    older: tuple[tuple[str, str], ...]
-    """Those, and what stands before them, as the model was told them."""
-    sentence: str
-    """What is said where the user is asked."""
+from specchat.tui.threads import told, told_of
+from specchat.worker.messages import Loaded, Measure, Measured
 
 
 class Shortening:
-    """Finds the place, asks the user or does what was set, and has a question that was refused answered after all.
-
-    Cuts are few and large: each costs reading all that is kept once more, and what is kept is then reused.
-    """
+    """Finds the place, asks the user or does what was set, and has a question that was refused answered after all."""
 
     def __init__(self, talk: Talk) -> None:
         self._talk = talk
@@ -46,11 +25,13 @@ class Shortening:
         self._asked: Asked | None = None
         """What is being measured."""
         self._leaf: int | None = None
-        """The end of the branch that is."""
+        """The end of the branch that is, or that was when the place was found."""
+        self._context = 0
+        """What the model that is open could hold then."""
         self._then = ASK
         self._refused: int | None = None
         """The empty answer of the question that did not fit."""
-        self._place: _Place | None = None
+        self._place: Place | None = None
         self._summing_up: asyncio.Task[None] | None = None
 
     async def refused(self, node_id: int) -> None:
@@ -78,35 +59,43 @@ class Shortening:
             return
         thread = talk.thread()
         # The user may have gone elsewhere.
-        if not thread or thread[-1].id != self._leaf or talk.engine.loaded is None:
+        if not self._stands(thread) or talk.engine.loaded is None:
             return
-        full = f"The conversation has {event.tokens:,} tokens, and the context holds {talk.engine.loaded.context:,}."
-        if event.first is None:
-            talk.stage.offer_room(f"{full} The last question alone leaves no room for an answer.", 0)
+        need = Need(event.tokens, event.first, event.pieces)
+        place = place_in(thread, asked, talk.cut(thread), need, talk.engine.loaded.context)
+        if isinstance(place, NoPlace):
+            if place.full:
+                talk.stage.offer_room(place.sentence, 0)
+            else:
+                talk.stage.say(place.sentence)
             return
-        node_id = asked.nodes[event.first]
-        place = next((place for place, node in enumerate(thread) if node.id == node_id), 0)
-        fewer = place - unread(thread, talk.cut(thread))
-        if node_id is None or fewer <= 0:
-            talk.stage.say(f"{full} There is nothing older that could be left out.")
-            return
-        sentence = f"{full} Its {fewer:,} oldest messages can be left unread: they are kept."
-        self._place = _Place(thread[-1].id, node_id, fewer, told(asked)[: event.first], sentence)
-        if self._then == ASK:
-            talk.stage.offer_room(sentence, fewer)
+        self._place, self._context = place, talk.engine.loaded.context
+        if self._then == ASK or (self._then == SUMMARISE and not place.can_be_summarised):
+            self._offer(place)
         else:
             await self.make_room(self._then)
 
     async def make_room(self, how: str) -> None:
         """Drop or summarise what was found, or look for it first; raises StoreError."""
-        thread = self._talk.thread()
-        if self._place is None or not thread or thread[-1].id != self._place.leaf:
+        place = self._place
+        loaded = self._talk.engine.loaded
+        same = loaded is not None and loaded.context == self._context
+        if place is None or not same or not self._stands(self._talk.thread()):
             self.measure(how)
-        elif how == SUMMARISE:
-            self._summing_up = asyncio.get_running_loop().create_task(self._summarise(self._place))
+        elif how == DROP:
+            await self._cut(place, DROP)
+        elif place.can_be_summarised:
+            self._summing_up = asyncio.get_running_loop().create_task(self._summarise(place))
         else:
-            cut = self._talk.cut(thread)
-            await self._cut(self._place, cut.summary if cut is not None else "", "no longer read")
+            self._offer(place)
+            self._talk.stage.say(place.why_no_summary, "error")
+
+    def _stands(self, thread: list[Node]) -> bool:
+        """Whether the branch on the screen is still the one that was measured."""
+        return bool(thread) and thread[-1].id == self._leaf
+
+    def _offer(self, place: Place) -> None:
+        self._talk.stage.offer_room(place.offer, place.messages, summarise=place.can_be_summarised)
 
     async def ask_again(self) -> bool:
         """Have the question that was refused answered, if it is still the last; whether it is. Raises StoreError."""
@@ -115,7 +104,7 @@ class Shortening:
         if refused is None or talk.editing or not thread or thread[-1].id != refused:
             return False
         # The answer says nothing but that there was no room. Nothing may be asked between its end and the next one.
-        talk.store.remove(refused, overwrite=False)
+        talk.store.remove(refused)
         await talk.retry(thread[-1].parent)
         return True
 
@@ -134,44 +123,59 @@ class Shortening:
         await talk.show()
         return True
 
-    async def _cut(self, place: _Place, summary: str, what: str) -> None:
+    async def _cut(self, place: Place, how: str, summary: str = "") -> None:
         talk = self._talk
-        talk.store.cut(place.node_id, summary)
+        if place.node_id is None:
+            raise StoreError("The question is not stored, so nothing can be left out before it.")
+        place.keep(talk.store, place.node_id, how, summary)
         talk.stage.withdraw_room()
         self._place = None
         if not await self.ask_again():
             await talk.show()
-        talk.stage.say(f"The {place.messages:,} oldest messages are {what}, to make room. /trim all takes that back.")
+        talk.stage.say(place.done(how))
 
-    async def _summarise(self, place: _Place) -> None:
+    async def _summarise(self, place: Place) -> None:
         talk = self._talk
         loaded = talk.engine.loaded
         if loaded is None or talk.busy:
+            talk.stage.say("Something else is under way, so nothing was summarised.", "warning")
             return
         talk.stage.withdraw_room()
-        aside = talk.begin_aside(f"summarising the {place.messages:,} oldest messages")
+        aside = talk.begin_aside(f"summarising {place.named}")
         try:
-            question = (*place.older, (Role.USER.value, SUMMARY_QUESTION))
-            most = min(_LONGEST_SUMMARY, loaded.context // 8)
-            request = talk.request(question, max_tokens=most)
-            # All of those tokens are for the summary.
-            written = await aside.ask(replace(request, thinking=False) if loaded.thinks else request)
-            summary = written.text.strip()
-            thread = talk.thread()
-            if not thread or thread[-1].id != place.leaf:
+            summary, why = await self._summary(aside, place, loaded)
+            if not self._stands(talk.thread()):
                 return  # The user went elsewhere.
-            if not written.cancelled and summary and not written.end.error:
+            if summary:
                 talk.aside = None
-                await self._cut(place, summary, "summarised")
+                await self._cut(place, SUMMARISE, summary)
                 return
-            if written.cancelled:
-                talk.stage.say("The summary was stopped; nothing has changed.")
-            else:
-                why = written.end.error or "the model wrote nothing."
-                talk.stage.say(f"The oldest messages could not be summarised: {why}", "error")
+            talk.stage.say(why, "information" if aside.stopping and talk.engine.loaded is not None else "error")
             if talk.engine.loaded is not None:
-                talk.stage.offer_room(place.sentence, place.messages)
+                self._offer(place)
         except StoreError as error:
             talk.stage.say(str(error), "error")
         finally:
             await talk.end_aside()
+
+    async def _summary(self, aside: Aside, place: Place, loaded: Loaded) -> tuple[str, str]:
+        """The summary of all pieces; where there is none, why."""
+        steps, count = place.summarising(), len(place.pieces)
+        words, asked = aside.words, next(steps)
+        for number in range(1, count + 1):
+            if count > 1:
+                aside.words = f"{words}: step {number} of {count}"
+                self._talk.stage.changed()
+            request = self._talk.request(told_of(asked), max_tokens=longest_summary(loaded.context))
+            # All of those tokens are for the summary.
+            written = await aside.ask(replace(request, thinking=False) if loaded.thinks else request)
+            if written.cancelled:
+                return "", "The summary was stopped; nothing has changed."
+            if written.end.error or not written.text.strip():
+                what = written.end.error or "the model wrote nothing."
+                return "", f"The oldest messages could not be summarised: {what}"
+            try:
+                asked = steps.send(written.text)
+            except StopIteration as end:
+                return end.value, ""
+        raise AssertionError("A summary has as many steps as pieces.")

@@ -30,8 +30,11 @@ class EngineClient(Protocol):
 class Stage(Protocol):
     """The screen."""
 
-    def load(self, records: Sequence[Record]) -> None:
-        """Show this conversation instead of the present one."""
+    def load(self, records: Sequence[Record], at: str | None = None) -> None:
+        """Show this conversation instead of the present one: its end, or the message `at` with the cursor on it."""
+
+    def complete(self, records: Sequence[Record]) -> None:
+        """All of the conversation of which a part is shown: what is in sight stays there, and so does the cursor."""
 
     def add_user(self, record: UserRecord) -> None:
         """Add a question at the end."""
@@ -63,8 +66,11 @@ class Stage(Protocol):
     def withdraw_offer(self) -> None:
         """A model is being opened: the offer has had its time."""
 
-    def offer_room(self, sentence: str, messages: int) -> None:
-        """The conversation no longer fits: say so, and offer to leave so many messages unread; 0: that can't help."""
+    def offer_room(self, sentence: str, messages: int, *, summarise: bool = False) -> None:
+        """The conversation no longer fits: say so, and offer to leave so many messages unread; 0: that can't help.
+
+        `summarise`: offer to have them summarised too.
+        """
 
     def withdraw_room(self) -> None:
         """There is room again, or another conversation: that offer has had its time."""

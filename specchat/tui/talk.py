@@ -218,7 +218,11 @@ class Talk(Branches):
         )
 
     def begin_aside(self, words: str) -> Aside:
-        """Begin something out of sight; nothing else may be under way."""
+        """Begin something out of sight; raises ValueError, with a sentence, where anything is under way."""
+        if self.aside is not None:
+            raise ValueError(f"Something is under way already: {self.aside.words}. Stop it first (Esc).")
+        if self.busy:
+            raise ValueError("An answer is being written. Stop it first (Esc).")
         self.aside = Aside(self.worker.send, words)
         self.stage.changed()
         return self.aside

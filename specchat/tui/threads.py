@@ -7,8 +7,8 @@ from dataclasses import fields
 from typing import Any
 
 from specchat.chat.conversation import Node
-from specchat.chat.message import Role
-from specchat.chat.reading import Asked, Cut, unread
+from specchat.chat.message import Message, Role
+from specchat.chat.reading import Asked, Cut, unread, unsummarised
 from specchat.tui.transcript.records import AnswerRecord, Record, Unread, UserRecord
 from specchat.tui.wording import answer_line
 from specchat.worker.messages import Figures, Span
@@ -22,26 +22,32 @@ _KILLED = "The program ended while this was written."
 
 def told(asked: Asked) -> tuple[tuple[str, str], ...]:
     """What the model is asked with, as the worker takes it: without past reasoning."""
-    return tuple((message.role.value, message.content) for message in asked.messages)
+    return told_of(asked.messages)
+
+
+def told_of(messages: Sequence[Message]) -> tuple[tuple[str, str], ...]:
+    """Messages as the worker takes them."""
+    return tuple((message.role.value, message.content) for message in messages)
 
 
 def records_of(
-    thread: Sequence[Node], branches: Branches, cut: Cut | None = None, *, whole: bool = True
+    thread: Sequence[Node], branches: Branches, cut: Cut | None = None, branch: Sequence[int] | None = None
 ) -> list[Record]:
-    """The branch for the transcript; system messages are not shown there.
+    """A branch for the transcript; system messages are not shown there.
 
-    `whole`: the thread is not only the end of one, so that its messages can be counted.
+    `branch`: the ids of all of it, where the thread is only a part.
     """
+    ids = [node.id for node in thread] if branch is None else branch
     records: list[Record] = []
     for node in thread:
-        branch = branches.get(node.id, (1, 1))
+        which = branches.get(node.id, (1, 1))
         if node.role is Role.USER:
-            record = UserRecord(str(node.id), node.text, branch)
+            record = UserRecord(str(node.id), node.text, which)
             if cut is not None and cut.node_id == node.id:
-                record.unread = Unread(unread(thread, cut) if whole else None, cut.summary)
+                record.unread = Unread(unread(ids, cut), cut.summary, unsummarised(ids, cut))
             records.append(record)
         elif node.role is Role.ASSISTANT:
-            records.append(_answer_record(node, branch))
+            records.append(_answer_record(node, which))
     return records
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from datetime import datetime
-from typing import Final
 
 from specchat.chat.conversation import one_line
 from specchat.worker.messages import Figures
@@ -23,17 +21,12 @@ def rate(tok_s: float) -> str:
     return f"{tok_s:.0f}" if tok_s >= 100 else f"{tok_s:.1f}"
 
 
-_CUT: Final = re.compile(r"[0-9a-f]{32,64}-without-([0-9a-f-]+)\.gguf")
-"""A draft that was cut from its target, as `drafters.layer_skip` names it."""
-
-
 def draft_words(file: str) -> str:
     """What drafts, from its file's name: that of a cut copy would say nothing to anybody."""
-    cut = _CUT.fullmatch(file)
-    if cut is None:
-        return one_line(file)
-    layers = cut[1].split("-")
-    return f"own layers, without {', '.join(layers)}" if all(map(str.isdigit, layers)) else "own layers"
+    # Wanted once a model is loaded, and not for the first screen.
+    from specchat.drafters.layer_skip import cut_draft_words
+
+    return cut_draft_words(file) or one_line(file)
 
 
 def answer_line(figures: Figures, compared: str = "") -> str:

@@ -15,6 +15,7 @@ class Load:
     draft: str | None = None
     method: str | None = None
     draft_tokens: int | None = None
+    tree: bool = False
     context: int | None = None
     threads: int | None = None
     gpu_layers: int = -1
@@ -197,6 +198,8 @@ class Measured:
     first: int | None = None
     """The question from which on it fills half of the context at most, so that there is room for a while; where that
     can't be, the last question, if it fits at all. None: it does not."""
+    pieces: tuple[int, ...] = ()
+    """Where the pieces end in which what comes before `first` can be summarised; empty where it can't."""
     error: str = ""
     """A sentence, where it could not be measured."""
 

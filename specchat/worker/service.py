@@ -16,6 +16,7 @@ from specchat.catalogue.errors import CatalogueError, ModelUnavailable
 from specchat.chat.errors import TemplateError
 from specchat.chat.message import Message, Role
 from specchat.chat.preferences import PreferencesError
+from specchat.chat.room import leaves_room, need_in
 from specchat.chat.session import ModelRequest, Session, open_session
 from specchat.chat.text import TextStream
 from specchat.chat.turn import Turn
@@ -31,7 +32,6 @@ from specchat.retrieval.errors import DatastoreError
 from specchat.speculation.mode import AcceptanceMode
 from specchat.worker.figures import AnswerFigures
 from specchat.worker.given import AnswersGiven
-from specchat.worker.measuring import first_that_fits, room
 from specchat.worker.messages import (
     Ask,
     Figures,
@@ -126,14 +126,9 @@ class Service:
         if session is None:
             self._outbox.put(Measured(request.number, error="No model is open. Open one first."))
             return
-        messages, build = self._messages(request.messages), session.builder.build
-
-        def tokens(some: Sequence[Message]) -> int:
-            return len(build(some, enable_thinking=request.thinking).token_ids)
-
         try:
-            first = first_that_fits(messages, request.head, session.engine.target.n_ctx, tokens)
-            measured = Measured(request.number, tokens(messages), first)
+            need = need_in(session, self._messages(request.messages), request.head, request.thinking)
+            measured = Measured(request.number, need.tokens, need.first, need.pieces)
         except Exception as error:
             measured = Measured(request.number, error=_sentence(error))
         self._outbox.put(measured)
@@ -144,9 +139,9 @@ class Service:
     def _begun(self, session: Session, request: Ask) -> Turn:
         turn = self._turn(session, request)
         length, context = turn.answer.timings.prompt_tokens, session.engine.target.n_ctx
-        wanted = min(room(context), request.max_tokens or context)
-        if context - length < wanted and sum(role == Role.USER for role, _ in request.messages) > 1:
-            # An answer of a few words helps nobody where older messages could be left out.
+        questions = sum(role == Role.USER for role, _ in request.messages)
+        if questions > 1 and not leaves_room(length, context, request.max_tokens):
+            # Older messages can be left out.
             raise PromptTooLong(f"The prompt has {length:,} tokens and the context holds {context:,}.")
         return turn
 
@@ -243,6 +238,7 @@ def _model_request(request: Load) -> ModelRequest:
         draft=request.draft,
         method=Method(request.method) if request.method else None,
         draft_tokens=request.draft_tokens,
+        tree=request.tree,
         context=request.context,
         threads=request.threads,
         gpu_layers=request.gpu_layers,

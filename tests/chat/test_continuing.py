@@ -24,6 +24,11 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield opened
 
 
+def said(store: Store, chat_id: str | None = None) -> list[str]:
+    """What is read before the next question."""
+    return [message.content for message in earlier(store, chat_id).asked().messages]
+
+
 def test_there_is_nothing_to_continue_at_first(store: Store) -> None:
     store.new_chat(model="demo")
     with pytest.raises(NotStored, match="no conversation to continue yet"):
@@ -36,27 +41,29 @@ def test_question_and_answer_join_the_conversation(store: Store) -> None:
     chat = store.new_chat(model="demo", system="Be brief.")
     record(store, chat, "Why?", "Because.", model="demo", reasoning="Hm.", statistics={"tokens": 2})
     other = record(store, store.new_chat(model="demo"), "Else?", "No.", model="demo")
-    found, messages = earlier(store, chat.id[:10])
+    before = earlier(store, chat.id[:10])
+    found = before.chat
     assert found == store.chat(chat.id)
-    assert messages == [
+    assert before.asked().messages == (
         Message(Role.SYSTEM, "Be brief."),
         Message(Role.USER, "Why?"),
         Message(Role.ASSISTANT, "Because.", reasoning="Hm."),
-    ]
+    )
+    assert before.asked("Be long.").messages[0] == Message(Role.SYSTEM, "Be long.")
     node = record(
         store, found, "And shorter?", "So.", model="big", finish_reason="length", spans=[("answer", "So.", "plain")]
     )
     assert [one.text for one in store.thread(chat.id)] == ["Why?", "Because.", "And shorter?", "So."]
     assert (node.model, node.finish_reason, node.spans) == ("big", "length", (("answer", "So.", "plain"),))
-    assert earlier(store, None)[0].id == chat.id
-    assert earlier(store, other.chat_id)[1] == [Message(Role.USER, "Else?"), Message(Role.ASSISTANT, "No.")]
+    assert earlier(store, None).chat.id == chat.id
+    assert said(store, other.chat_id) == ["Else?", "No."]
 
 
 def test_what_was_never_answered_is_left_out_and_becomes_a_branch(store: Store) -> None:
     chat = store.new_chat(model="demo")
     record(store, chat, "q", "a", model="demo")
     begin(store, chat, "killed before the first word", model="demo")
-    assert [message.content for message in earlier(store, None)[1]] == ["q", "a"]
+    assert said(store) == ["q", "a"]
     record(store, chat, "again", "b", model="demo")
     assert [one.text for one in store.thread(chat.id)] == ["q", "a", "again", "b"]
     assert [one.text for one in store.siblings(store.thread(chat.id)[2].id)] == [
@@ -72,7 +79,7 @@ def test_only_questions_that_were_answered_are_sent_wherever_the_others_stand(st
     again = store.add(chat.id, asked.id, Role.USER, "asked")
     answer = store.add(chat.id, again.id, Role.ASSISTANT, "answered")
     store.add(chat.id, answer.id, Role.USER, "waiting")
-    assert [message.content for message in earlier(store, None)[1]] == ["asked", "answered"]
+    assert said(store) == ["asked", "answered"]
     all_of_it = told(reading.asked("", store.thread(chat.id)))
     assert all_of_it == (("user", "asked"), ("assistant", "answered"), ("user", "waiting"))
 
@@ -103,4 +110,4 @@ def test_an_answer_can_be_saved_while_it_is_written(store: Store) -> None:
     chat = store.new_chat(model="demo")
     answer = begin(store, chat, "q", model="demo")
     store.write(answer.id, text="half of")
-    assert [message.content for message in earlier(store, None)[1]] == ["q", "half of"]
+    assert said(store) == ["q", "half of"]

@@ -150,3 +150,30 @@ def test_json_holds_the_whole_tree(store: Store) -> None:
     assert (answer["text"], answer["reasoning"], answer["statistics"]) == (text, text, FIGURES)
     assert (second["parent"], second["finish_reason"]) == (question.id, None)
     assert second["spans"] == [{"channel": "answer", "text": "other", "origin": "bonus"}]
+
+
+def test_what_the_model_no_longer_reads_is_told(store: Store) -> None:
+    chat = conversation(store, "one", "a")
+    first = store.thread(chat.id)
+    second = store.add(chat.id, first[-1].id, Role.USER, "two")
+    answer = store.add(chat.id, second.id, Role.ASSISTANT, "b")
+    third = store.add(chat.id, answer.id, Role.USER, "three")
+    assert json.loads(export.json_text(store, chat.id))["cuts"] == []
+    assert "no longer read" not in export.markdown(store, chat.id)
+    store.cut(second.id, "A *summary* </details>.")
+    document = export.markdown(store, chat.id)
+    sentence = "*The model reads this summary, which it wrote itself, in the place of the 2 messages above:*"
+    assert f"{sentence}\n\n```text\nA *summary* </details>.\n```\n\n## You" in document
+    store.cut(third.id, "A *summary* </details>.", second.id)
+    document = export.markdown(store, chat.id)
+    assert "the first 2 of the 4 messages above; the 2 after them are no longer read:*" in document
+    assert document.count("A *summary*") == 1, "the last cut is the one that holds"
+    assert json.loads(export.json_text(store, chat.id))["cuts"] == [
+        {"message": second.id, "summary": "A *summary* </details>.", "summarised_to": second.id},
+        {"message": third.id, "summary": "A *summary* </details>.", "summarised_to": second.id},
+    ]
+    store.cut(third.id)
+    assert "*The 4 messages above are no longer read by the model.*\n\n## You" in export.markdown(store, chat.id)
+    assert json.loads(export.json_text(store, chat.id))["cuts"][1] == {
+        "message": third.id, "summary": "", "summarised_to": None,
+    }  # fmt: skip

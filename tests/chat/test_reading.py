@@ -33,7 +33,8 @@ def conversation(store: Store, turns: int) -> tuple[str, list[Node]]:
 
 def contents(store: Store, chat_id: str) -> list[str]:
     thread = store.thread(chat_id)
-    return [message.content for message in asked("Be brief.", thread, cut_in(thread, store.cuts(chat_id))).messages]
+    cut = cut_in(store.thread_ids(chat_id), store.cuts(chat_id))
+    return [message.content for message in asked("Be brief.", thread, cut).messages]
 
 
 def test_what_comes_before_a_cut_is_not_read_and_stays_where_it_is(store: Store) -> None:
@@ -43,7 +44,7 @@ def test_what_comes_before_a_cut_is_not_read_and_stays_where_it_is(store: Store)
     assert store.thread(chat_id) == nodes
     store.cut(nodes[4].id, "They counted.")
     assert contents(store, chat_id) == ["Be brief.", SUMMARY_QUESTION, "They counted.", "question 3", "answer 3"]
-    assert unread(store.thread(chat_id), Cut(nodes[4].id)) == 4
+    assert unread(store.thread_ids(chat_id), Cut(nodes[4].id)) == 4
     store.uncut([node.id for node in nodes])
     assert contents(store, chat_id)[1] == "question 1"
 
@@ -71,7 +72,7 @@ def test_the_command_line_goes_on_with_what_is_read(store: Store) -> None:
     chat_id, nodes = conversation(store, 3)
     store.cut(nodes[2].id, "Before.")
     store.add(chat_id, nodes[-1].id, Role.USER, "never answered")
-    texts = [message.content for message in earlier(store, chat_id)[1]]
+    texts = [message.content for message in earlier(store, chat_id).asked().messages]
     assert texts == ["Be brief.", SUMMARY_QUESTION, "Before.", "question 2", "answer 2", "question 3", "answer 3"]
 
 

@@ -344,7 +344,7 @@ def test_heads_of_some_tokens_draft_only_those(target: FinalStateContext, publis
     drafter.close()
 
 
-def test_a_head_that_fails_leaves_the_ids_as_they_were(
+def test_heads_that_fail_draft_nothing_more_and_the_user_is_told_once(
     target: FinalStateContext, drafter: MedusaDrafter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     prompt = [270, 271, 272, 273]
@@ -355,13 +355,18 @@ def test_a_head_that_fails_leaves_the_ids_as_they_were(
 
     def failing(heads: MedusaHeads, head: int) -> object:
         if head == 1:
-            raise DecodeFailed("no")
+            raise DecodeFailed("status 2. See its log.")
         return logits(heads, head)
 
     with monkeypatch.context() as patch:
         patch.setattr(MedusaHeads, "logits", failing)
-        with pytest.raises(DecodeFailed):
-            drafter.propose(3)
+        assert len(drafter.propose(3)) == 0
+    assert len(drafter.propose(3)) == 0
+    assert drafter.note is not None
+    assert "(status 2. See its log)" in drafter.note
+    assert "plainly" in drafter.note
+    # What was drafted before the failure is not among the ids.
+    drafter.note = None
     assert list(drafter.propose(3).ids) == whole
 
 

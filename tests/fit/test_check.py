@@ -7,6 +7,8 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import gguf
+import numpy as np
 import pytest
 
 from specchat.catalogue.entries import Catalogue
@@ -15,13 +17,14 @@ from specchat.catalogue.head_kind import HeadKind
 from specchat.drafters.method import Method
 from specchat.engine.settings import LONGEST_CHOSEN_DRAFT, EngineSettings
 from specchat.fit import check as check_module
-from specchat.fit.check import Check, request_for
+from specchat.fit.check import Check, as_loaded, request_for
 from specchat.fit.dimensions import Shape
 from specchat.fit.exact import ExactMeasure, FitUnavailable
 from specchat.fit.head_rows import heads_supported
 from specchat.fit.memory import Card
 from specchat.fit.pairs import NO_DRAFT, Pair, others_than, pair_of
 from specchat.fit.verdict import Verdict
+from specchat.llama import medusa_file
 from specchat.llama.context_params import KVType
 
 ANY = Path("any.gguf")
@@ -92,6 +95,18 @@ def test_where_heads_can_not_be_used_none_is_counted(monkeypatch: pytest.MonkeyP
     for name in ("qwen3.6-27b-mtp", "gpt-oss-20b"):
         demand = judged(pair_of(Catalogue().find(name), Catalogue())).demand
         assert (demand.head, demand.draft) == (None, None)
+
+
+def test_medusa_heads_are_counted_where_other_heads_can_not_be_used(tmp_path: Path, tiny: Path) -> None:
+    path = tmp_path / "medusa.gguf"
+    writer = gguf.GGUFWriter(path, medusa_file.ARCHITECTURE)
+    writer.add_tensor(medusa_file.SHARED_OUTPUT, np.zeros((8, 8), dtype=np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    pair = Pair("tiny", tiny, path)
+    assert as_loaded(pair, settings(), heads=lambda: False) == (pair, HeadKind.MEDUSA)
 
 
 def test_a_model_too_large_for_the_card_is_proposed_without_its_head() -> None:

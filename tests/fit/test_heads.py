@@ -22,11 +22,10 @@ from specchat.fit.demand import Bytes, Demand
 from specchat.fit.dimensions import Shape, ShapeUnknown
 from specchat.fit.exact import ExactMeasure
 from specchat.fit.formula import demand_of_shapes
-from specchat.fit.head_rows import TAPPED_LAYERS
 from specchat.fit.heads import head_of
 from specchat.fit.pairs import Pair, shape_here
 from specchat.fit.request import FitRequest
-from specchat.llama import medusa_file
+from specchat.llama import eagle3_file, medusa_file
 from specchat.llama.context_params import KVType
 from specchat.llama.errors import LlamaError
 from tests.assistant_models import write_assistant, write_gemma4
@@ -118,7 +117,7 @@ def test_an_eagle_head_and_its_tapped_layers_take_what_a_real_load_takes(
     real = really_held(demo, head, 2048)
     demand = probe.measure(demo, head, asked(2048), HeadKind.EAGLE)
     ours, theirs = told(demand)
-    tapped = TAPPED_LAYERS * 576 * 512 * 4
+    tapped = eagle3_file.N_TAPS * 576 * 512 * 4
     assert replace(ours, compute=ours.compute + tapped) == real["target"]
     assert theirs == real["head"]
     # In the graph, and as much again for what is handed out.

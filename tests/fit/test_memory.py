@@ -9,8 +9,11 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from specchat.fit import gate, memory
+from specchat.engine.settings import EngineSettings
+from specchat.fit import check, gate, memory
 from specchat.fit.cgroups import GroupMemory, free_within_groups
+from specchat.fit.check import Check, memory_of
+from specchat.fit.exact import Devices, ExactMeasure, FitUnavailable
 from specchat.fit.memory import (
     Card,
     SizeError,
@@ -22,6 +25,7 @@ from specchat.fit.memory import (
     planned,
     with_freed,
 )
+from specchat.fit.pairs import Pair
 from specchat.llama.gpus import Gpu
 
 MIB = 1 << 20
@@ -254,3 +258,27 @@ def test_no_limit_is_no_limit(tmp_path: Path) -> None:
     group(tmp_path / "memory", str((1 << 63) - 4096), GIB, version=1)
     assert free_within_groups(tmp_path, membership(tmp_path, "4:memory:/\n0::/a\n")) is None
     assert free_within_groups(tmp_path / "none", tmp_path / "none") is None
+
+
+def test_where_llama_cpp_does_not_tell_its_gpus_the_nvidia_cards_count() -> None:
+    found = memory_of((), card(free=23_500 * MIB), unknown="It can't be told.", has_context=True)
+    assert (found.device, found.on_device, found.usable) == ("RTX 4090", True, (23_500 - 512) * MIB)
+    with pytest.raises(FitUnavailable, match=r"It can't be told\."):
+        memory_of((), {}, unknown="It can't be told.")
+    assert not memory_of((), card(), unknown=None).on_device, "a card that llama.cpp does not use is none of its memory"
+
+
+def test_nothing_is_refused_where_nobody_can_tell_what_is_free(monkeypatch: pytest.MonkeyPatch, tiny: Path) -> None:
+    monkeypatch.setattr(gate, "library", lambda: SimpleNamespace(offloads=True))
+    monkeypatch.setattr(gate, "gpus", list)
+    monkeypatch.setattr(gate, "gpus_unknown", lambda: "It can't be told.")
+    monkeypatch.setattr(gate, "nvidia_cards", dict)
+    gate.require_fit(Pair("tiny", tiny), EngineSettings(tiny))
+
+
+def test_whether_a_model_fits_an_unknown_gpu_is_a_sentence(monkeypatch: pytest.MonkeyPatch, tiny: Path) -> None:
+    monkeypatch.setattr(ExactMeasure, "devices", lambda _: Devices(offloads=True, gpus=()))
+    monkeypatch.setattr(check, "nvidia_cards", dict)
+    monkeypatch.setattr(check, "gpus_unknown", lambda: "It can't be told.")
+    with Check() as judge, pytest.raises(FitUnavailable, match=r"Whether tiny fits can't be told\. It can't be told\."):
+        judge.judge(Pair("tiny", tiny), EngineSettings(tiny))

@@ -11,7 +11,7 @@ import pytest
 
 from specchat.heads.convert import convert
 from specchat.heads.errors import CheckpointUnusable, ConversionStopped
-from specchat.heads.kinds import HeadKind, WeightType
+from specchat.heads.kinds import CheckpointKind, WeightType
 from specchat.heads.safetensors import read_tensors
 from specchat.llama.errors import ModelUnusable
 from specchat.llama.gguf import read_header
@@ -128,9 +128,9 @@ def test_a_checkpoint_may_lie_in_several_files_but_holds_nothing_twice(tmp_path:
 
 def test_the_kind_that_is_named_must_be_the_one_that_is_there(tmp_path: Path, tiny: Path) -> None:
     source = medusa().write(tmp_path / "heads")
-    assert convert(source, tmp_path / "heads.gguf", kind=HeadKind.MEDUSA).kind is HeadKind.MEDUSA
+    assert convert(source, tmp_path / "heads.gguf", kind=CheckpointKind.MEDUSA).kind is CheckpointKind.MEDUSA
     with pytest.raises(CheckpointUnusable, match="holds a head of kind medusa, not eagle3"):
-        convert(source, tmp_path / "other.gguf", kind=HeadKind.EAGLE3)
+        convert(source, tmp_path / "other.gguf", kind=CheckpointKind.EAGLE3)
     with pytest.raises(ModelUnusable, match="it does not begin with the letters GGUF"):
         convert(source, tmp_path / "other.gguf", target=source / "medusa_lm_head.safetensors")
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from specchat.heads.convert import convert
 from specchat.heads.errors import CheckpointUnusable
-from specchat.heads.kinds import HeadKind, WeightType
+from specchat.heads.kinds import CheckpointKind, WeightType
 from specchat.llama.context import Context
 from specchat.llama.context_params import ContextParams
 from specchat.llama.gguf import read_header
@@ -118,7 +118,7 @@ def test_llama_cpp_drafts_what_the_checkpoint_says(target: Context, tmp_path: Pa
     written = convert(
         published.write(tmp_path / "head"), tmp_path / "head.gguf", target=target.model.path, weight_type=WeightType.F32
     )
-    assert (written.kind, written.draft_tokens) == (HeadKind.EAGLE3, 100)
+    assert (written.kind, written.draft_tokens) == (CheckpointKind.EAGLE3, 100)
     with native_head(written.path, target, WIDTH) as head:
         chained(head, Reference(published, slowed=slowed), 1e-4)
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from specchat.heads.convert import convert
 from specchat.heads.errors import CheckpointUnusable
-from specchat.heads.kinds import HeadKind, WeightType
+from specchat.heads.kinds import CheckpointKind, WeightType
 from specchat.llama.errors import ModelUnusable
 from specchat.llama.head import OutputEnd
 from specchat.llama.medusa import MedusaHeads, MedusaUnusable
@@ -44,7 +44,7 @@ def test_the_heads_say_what_the_checkpoint_says(tiny: Path, tmp_path: Path, kind
     written = convert(
         published.write(tmp_path / "heads"), tmp_path / "heads.gguf", target=tiny, weight_type=WeightType.F32
     )
-    assert (written.kind, written.draft_tokens) == (HeadKind.MEDUSA, None)
+    assert (written.kind, written.draft_tokens) == (CheckpointKind.MEDUSA, None)
     for seed, found in zip((3, 4), said(written.path, 3, 4), strict=True):
         for head in range(3):
             np.testing.assert_allclose(found[head], medusa_logits(published, head, state(seed)), atol=1e-4)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+import gguf
+import numpy as np
 import pytest
 
 from specchat.llama.errors import LlamaError, ModelUnusable
@@ -91,6 +93,24 @@ def test_no_layers_and_no_vocabulary_are_refused(tmp_path: Path) -> None:
 def test_the_header_tells_what_llama_cpp_says(demo: Path) -> None:
     header = read_header(demo)
     assert header.architecture == "llama"
-    assert header.of_architecture("block_count") == 30
-    assert header.array_lengths["tokenizer.ggml.tokens"] == 49_152
+    assert (header.number("block_count"), header.n_layer, header.n_nextn) == (30, 30, 0)
+    assert header.n_tokens == header.array_lengths["tokenizer.ggml.tokens"] == 49_152
     assert header.data_bytes == demo.stat().st_size
+
+
+def test_a_number_that_is_missing_or_something_else_is_0(tmp_path: Path) -> None:
+    writer = gguf.GGUFWriter(tmp_path / "x.gguf", "test")
+    writer.add_bool("test.flag", True)
+    writer.add_float32("test.real", 2.5)
+    writer.add_string("test.text", "3")
+    writer.add_uint32("test.vocab_size", 7)
+    writer.add_uint32("test.block_count", 5)
+    writer.add_uint32("test.nextn_predict_layers", 2)
+    writer.add_tensor("x", np.zeros(8, dtype=np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    header = read_header(tmp_path / "x.gguf")
+    assert [header.number(key) for key in ("flag", "real", "text", "nothing", "vocab_size")] == [0, 0, 0, 0, 7]
+    assert (header.n_tokens, header.n_nextn, header.n_layer) == (7, 2, 3)

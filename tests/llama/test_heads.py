@@ -300,4 +300,3 @@ def test_a_running_state_goes_back_once_a_pass(hybrid: Context) -> None:
 def test_nextn_layers_draft_only_where_they_were_loaded(directory: Path) -> None:
     with Model(directory / "hybrid.gguf") as without, Model(directory / "hybrid.gguf", load_mtp=True) as with_them:
         assert without.n_layer == with_them.n_layer == 4
-        assert without.n_layer_nextn == with_them.n_layer_nextn == 1

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from specchat.worker.messages import Ask, Finished, Loaded
 from tests.tui.scripted import FIGURES, ScriptedWorker, chat
-from tests.tui.test_screens import on_screen, until
+from tests.tui.seeing import on_screen, until
 
 
 class MeasuredWorker(ScriptedWorker):

@@ -9,7 +9,7 @@ import pytest
 from specchat.chat.store_file import StoreError
 from specchat.tui.options import ChatOptions
 from tests.tui.scripted import Chat, ScriptedWorker, chat
-from tests.tui.test_screens import on_screen, until
+from tests.tui.seeing import on_screen, until
 
 
 async def gone(running: Chat, count: int) -> None:

@@ -18,8 +18,8 @@ from specchat.tui.transcript import AnswerRecord, Transcript
 from specchat.tui.wording import draft_words
 from specchat.worker.messages import Figures, Finished, Loaded
 from tests.tui.scripted import Chat, ScriptedWorker, chat
+from tests.tui.seeing import on_screen, until
 from tests.tui.stage import Stage, settle
-from tests.tui.test_screens import on_screen, until
 
 
 def test_no_key_of_an_action_is_one_that_the_prompt_takes_first() -> None:

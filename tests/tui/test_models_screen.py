@@ -18,7 +18,7 @@ from specchat.tui.screens.models import ModelPicker
 from specchat.tui.shelf import DownloadState, ShelfError
 from specchat.worker.messages import Died, Load, Loaded, LoadFailed
 from tests.tui.scripted import Chat, ScriptedWorker, chat
-from tests.tui.test_screens import on_screen, said, top, until
+from tests.tui.seeing import on_screen, said, top, until
 
 
 async def fetching(running: Chat) -> None:

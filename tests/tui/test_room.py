@@ -8,66 +8,12 @@ from pathlib import Path
 import pytest
 
 from specchat.chat.reading import SUMMARY_QUESTION
-from specchat.tui.keymap import resolve, shown
+from specchat.tui.keymap import shown
 from specchat.tui.options import ChatOptions
-from specchat.worker.messages import Ask, Died, Figures, Finished, Load, Measure, Measured, Request
-from tests.tui.scripted import FIGURES, Chat, ScriptedWorker, chat
-from tests.tui.test_screens import on_screen, until
-
-TALL = (90, 60)
-KEY = resolve()["trim"][0]
-REFUSAL = "The prompt has 5,000 tokens and the context holds 4,096."
-
-
-class FullWorker(ScriptedWorker):
-    """Answers until the conversation has `most` messages, and measures as a real one does."""
-
-    def __init__(self, most: int = 5, *, fits: bool = True) -> None:
-        super().__init__()
-        self.most, self.fits = most, fits
-
-    def answer(self, ask: Ask, text: str | None = None) -> None:
-        length = len(ask.messages) - (2 if ask.messages[0][1] == SUMMARY_QUESTION else 0)
-        if length > self.most and text is None:
-            self.say(Finished(ask.turn, "error", Figures(), REFUSAL, context_full=True))
-        else:
-            super().answer(ask, text)
-
-    def send(self, request: Request) -> None:
-        super().send(request)
-        if isinstance(request, Measure):
-            first = request.head + (2 if len(request.messages) - request.head > 2 else 0)
-            self.say(Measured(request.number, 5000, first if self.fits else None))
-
-
-def offered(running: Chat) -> bool:
-    """Whether the box over the prompt is there."""
-    return running.shown["notice"]
-
-
-def told(running: Chat) -> list[str]:
-    return [text for _, text in running.worker.asks()[-1].messages]
-
-
-def read(running: Chat) -> str:
-    """What can be read, in one line."""
-    return " ".join(on_screen(running).replace("▌", " ").replace("▏", " ").split())
-
-
-async def said(running: Chat, sentence: str) -> None:
-    """Wait until it is said in passing."""
-    for _ in range(100):
-        if any(sentence in toast for toast in running.toasts):
-            return
-        await running.pilot.pause(0.02)
-    raise AssertionError(running.toasts)
-
-
-async def fill(running: Chat) -> None:
-    """Ask until there is no room."""
-    for question in ("One", "Two", "Three", "Four"):
-        await running.submit(question)
-    await running.settle()
+from specchat.worker.messages import Finished, Load
+from tests.tui.full_context import KEY, REFUSAL, TALL, FullWorker, fill, offered, read, said, told
+from tests.tui.scripted import FIGURES, ScriptedWorker, chat
+from tests.tui.seeing import on_screen, until
 
 
 async def test_a_question_without_room_is_offered_ways_out_and_answered_once_there_is_room(tmp_path: Path) -> None:
@@ -108,52 +54,6 @@ async def test_what_is_left_unread_stays_so_for_later_questions_and_after_a_star
         await running.submit("Seven")
         assert told(running)[0] == "One"
         assert "no longer read" not in on_screen(running)
-
-
-async def test_the_model_summarises_what_it_no_longer_reads(tmp_path: Path) -> None:
-    worker = FullWorker()
-    async with chat(tmp_path, worker, size=TALL) as running:
-        await fill(running)
-        running.worker.answers = False
-        await running.submit("/trim summarise")
-        assert told(running) == ["One", "Answer 1.", SUMMARY_QUESTION], "what it has read already comes first"
-        assert "summarising the 2 oldest messages" in on_screen(running)
-        assert not offered(running)
-        running.worker.answers = True
-        worker.most = 9
-        running.worker.answer(running.worker.asks()[-1], "We counted to one.")
-        await until(running, "We counted to one.")
-        assert "the model reads this summary" in read(running)
-        assert told(running) == [
-            SUMMARY_QUESTION, "We counted to one.", "Two", "Answer 2.", "Three", "Answer 3.", "Four",
-        ]  # fmt: skip
-        await said(running, "2 oldest messages are summarised")
-        assert "We counted to one." not in running.texts(), "it is no message of the conversation"
-        assert len(running.texts()) == 8
-
-
-@pytest.mark.parametrize("end", ["stopped", "dead", "empty"])
-async def test_a_summary_that_does_not_come_changes_nothing(tmp_path: Path, end: str) -> None:
-    async with chat(tmp_path, FullWorker(), size=TALL) as running:
-        await fill(running)
-        running.worker.answers = False
-        await running.submit("/trim summarise")
-        turn = running.worker.asks()[-1].turn
-        if end == "stopped":
-            await running.press("escape")
-        elif end == "dead":
-            running.worker.say(Died("It was killed."))
-        else:
-            running.worker.say(Finished(turn, "stop", FIGURES))
-        await running.settle()
-        await running.settle()
-        words = {"stopped": "nothing has changed", "dead": "the engine ended", "empty": "the model wrote nothing"}[end]
-        await said(running, words)
-        current = running.app.talk.chat
-        assert current is not None
-        assert running.store.cuts(current.id) == {}
-        assert not running.app.talk.busy
-        assert offered(running), "the ways out are there again, or those to a model"
 
 
 @pytest.mark.parametrize("how", ["drop", "summarise"])
@@ -235,7 +135,8 @@ async def test_room_can_be_made_before_it_is_needed(tmp_path: Path) -> None:
         await until(running, "are no longer read by the model")
         assert len(running.worker.asks()) == 2, "nothing was asked for it"
         await running.submit("/trim")
-        assert "nothing older" in running.toasts[-1]
+        assert "There is nothing more before the last question" in running.toasts[-1]
+        assert "The 2 messages before are left out already." in running.toasts[-1]
         await running.submit("/trim dorp")
         assert "drop, summarise or all" in running.toasts[-1]
 

@@ -6,35 +6,15 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from textual.widgets import DataTable, Input, OptionList, Static, TextArea
+from textual.widgets import DataTable, Input, OptionList, TextArea
 
 from specchat.chat.store_file import StoreError
 from specchat.tui.options import ChatOptions
 from specchat.tui.screens.help import help_text
 from specchat.tui.shelf import DownloadState, Fit
 from specchat.worker.messages import Load
-from tests.tui.scripted import Chat, ScriptedWorker, chat
-
-
-def on_screen(running: Chat) -> str:
-    return "\n".join(strip.text for strip in running.app.screen._compositor.render_strips())
-
-
-def top(running: Chat) -> str:
-    return type(running.app.screen).__name__
-
-
-def said(running: Chat) -> str:
-    return str(running.app.screen.query_one("#said", Static).render())
-
-
-async def until(running: Chat, words: str) -> None:
-    """Wait until the screen shows these words."""
-    for _ in range(200):
-        if words in on_screen(running):
-            return
-        await running.pilot.pause(0.02)
-    raise AssertionError(f"{words!r} never came:\n{on_screen(running)}")
+from tests.tui.scripted import ScriptedWorker, chat
+from tests.tui.seeing import on_screen, said, top, until
 
 
 async def test_models_are_listed_with_size_draft_and_fit(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ import pytest
 from specchat.tui.options import ChatOptions
 from specchat.tui.theme import DARK, LIGHT
 from specchat.worker.messages import Ask, Figures, Load, Loaded, Span
+from tests.tui.full_context import FullWorker, fill
 from tests.tui.scripted import FIGURES, Chat, ScriptedWorker, chat
-from tests.tui.test_room import FullWorker, fill
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 SIZES = [(120, 40), (80, 24), (40, 20)]

@@ -1,24 +1,15 @@
-"""The conversation as it is read."""
+"""What a message looks like, and what can be done with it."""
 
 from __future__ import annotations
 
 import asyncio
-import random
-from collections.abc import Iterable
 
 import pytest
 from rich.style import Style
 
-from specchat.tui.transcript import Answer, AnswerRecord, Record, Transcript, UserRecord, growing
-from specchat.tui.transcript.blocks import parse
-from specchat.tui.transcript.code import CodePieces
-from specchat.tui.transcript.growing import GrowingMarkdown
-from specchat.tui.transcript.inline import Inline
-from specchat.tui.transcript.layout import Layout
-from specchat.tui.transcript.line import EMPTY, Line
-from specchat.tui.transcript.window import MOST, STEP
+from specchat.tui.transcript import Answer, AnswerRecord, Transcript, UserRecord
 from specchat.worker.messages import Span
-from tests.tui.markdown_texts import document, sentence
+from tests.tui.drawing import spans
 from tests.tui.stage import Stage, settle
 
 HOSTILE = (
@@ -27,108 +18,6 @@ HOSTILE = (
     "<think>\nhidden block\n</think>\n\n<div onclick=x>div</div>\n\n"
     "| 表 | 👍🏽 |\n|---|---|\n| שלום | e\u0301 |\n\n```\n\x1b[2J日本語\t👨‍👩‍👧‍👦\n```\n\n- " + "長" * 90 + "\n"
 )
-
-
-def whole(text: str, width: int) -> list[Line]:
-    """The rows of a text that is parsed at once, without any sealing."""
-    environment: dict[str, object] = {}
-    layout = Layout(width, CodePieces())
-    rows: list[Line] = []
-    for placed in parse(text, Inline(environment), environment):
-        rows += [EMPTY, *layout.lines(placed.block)] if rows else layout.lines(placed.block)
-    return rows
-
-
-def drawn(lines: Iterable[Line]) -> list[object]:
-    return [(line.plain, line.prefix.spans, line.content.spans, line.fill, line.joint) for line in lines]
-
-
-def written(text: str, rng: random.Random, most: int) -> GrowingMarkdown:
-    """A text that grew in random pieces and was drawn now and then."""
-    markdown = GrowingMarkdown()
-    position = 0
-    while position < len(text):
-        step = rng.randint(1, most)
-        markdown.append(text[position : position + step])
-        position += step
-        if rng.random() < 0.3:
-            markdown.lines(rng.choice([60, 60, 33]))
-    markdown.finish()
-    return markdown
-
-
-def spans(text: str, size: int = 9, channel: str = "answer") -> list[Span]:
-    origins = ("accepted", "accepted", "corrected", "bonus")
-    return [Span(channel, text[i : i + size], origins[i // size % 4]) for i in range(0, len(text), size)]
-
-
-@pytest.mark.parametrize("try_every", [1, growing.TRY_EVERY])
-@pytest.mark.parametrize("seed", range(8))
-def test_an_answer_reads_the_same_however_it_was_cut(
-    seed: int, try_every: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(growing, "TRY_EVERY", try_every)
-    text = document(seed)
-    expected = drawn(whole(text, 60))
-    for most in (12, 200):
-        assert drawn(written(text, random.Random(seed), most).lines(60)) == expected
-
-
-def test_the_beginning_of_a_line_does_not_decide_what_it_becomes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(growing, "TRY_EVERY", 1)
-    starts = ("***bold*** text", "```code``` in a line", "1.5 litres", "- item", "#hash", "> quote", "---", "===", "+1")
-    for start in starts:
-        text = f"a paragraph\n{start}\nand more\n\nend"
-        markdown = GrowingMarkdown()
-        for character in text:
-            markdown.append(character)
-            markdown.lines(60)
-        markdown.finish()
-        assert drawn(markdown.lines(60)) == drawn(whole(text, 60)), start
-
-
-def test_a_long_list_keeps_its_numbers_and_its_spacing_when_its_items_are_sealed() -> None:
-    rng = random.Random(1)
-    text = "".join(f"{i}. {sentence(rng)}\n" + ("\n" if i % 7 == 0 else "") for i in range(5, 180))
-    assert drawn(written(text, rng, 300).lines(60)) == drawn(whole(text, 60))
-
-
-def test_a_long_fence_with_a_string_across_its_lines_is_coloured_the_same_when_it_grows() -> None:
-    code = "\n".join(f'x{i} = 1  # one\n\ny = """doc\n' + "text\n" * (i % 40) + '"""' for i in range(30))
-    text = f"```python\n{code}\n```\n\nend"
-    assert drawn(written(text, random.Random(2), 90).lines(60)) == drawn(whole(text, 60))
-    inside = [line for line in whole(text, 60) if line.plain.strip() == "text"]
-    assert len(inside) > 400
-    assert all(line.content.spans[0].style == ".code-string" for line in inside)
-
-
-def test_a_link_that_is_defined_last_is_a_link_in_the_end() -> None:
-    text = "see [the paper][p]\n\n" + "words " * 300 + "\n\nmore\n\n[p]: http://a.b/c\n"
-    rows = written(text, random.Random(3), 50).lines(60)
-    assert drawn(rows) == drawn(whole(text, 60))
-    assert rows[0].plain == "see the paper (http://a.b/c)"
-
-
-def test_a_streamed_answer_is_drawn_as_one_that_is_loaded() -> None:
-    text = document(4, blocks=20)
-
-    async def scenario() -> None:
-        streamed, loaded = Transcript(), Transcript()
-        async with Stage(streamed).run_test(size=(70, 30)) as pilot:
-            answer = streamed.begin_answer("a", "m")
-            for piece in range(0, len(text), 150):
-                answer.append(spans(text[piece : piece + 150]))
-                await pilot.pause(0.01)
-            answer.finish("9 tok", "stop")
-            await settle(pilot)
-            rows = [answer.render_line(y) for y in range(answer.content_size.height)]
-        async with Stage(loaded).run_test(size=(70, 30)) as pilot:
-            loaded.load([AnswerRecord("a", "m", text, figures_line="9 tok", reason="stop")])
-            await settle(pilot)
-            other = loaded.query_one(Answer)
-            assert rows == [other.render_line(y) for y in range(other.content_size.height)]
-
-    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("width", [24, 40, 97])
@@ -294,131 +183,6 @@ def test_the_cursor_walks_messages_and_says_what_is_to_be_done_with_them() -> No
                 ("Selected", "a"), ("SiblingRequested", "a"), ("Selected", "u"), ("EditRequested", "u"),
                 ("Selected", "a"), ("Selected", None),
             ]  # fmt: skip
-
-    asyncio.run(scenario())
-
-
-def test_the_end_is_followed_until_the_reader_scrolls() -> None:
-    async def scenario() -> None:
-        transcript = Transcript()
-        app = Stage(transcript)
-        async with app.run_test(size=(60, 20)) as pilot:
-            answer = transcript.begin_answer("a", "m")
-            await settle(pilot)
-            assert transcript.scroll_y == 0
-            for number in range(40):
-                answer.append([Span("answer", f"line {number}\n\n", "plain")])
-            await settle(pilot)
-            assert "line 39" in app.text()
-            transcript.scroll_relative(y=-20, animate=False)
-            await settle(pilot)
-            seen = app.text()
-            answer.append([Span("answer", "line 40\n\nline 41\n\n", "plain")])
-            await settle(pilot)
-            assert app.text() == seen
-            transcript.go_to_end()
-            answer.append([Span("answer", "line 42\n\n", "plain")])
-            await settle(pilot)
-            assert "line 42" in app.text()
-
-    asyncio.run(scenario())
-
-
-def long_conversation(count: int) -> list[Record]:
-    return [
-        UserRecord(str(i), f"question {i}")
-        if i % 2 == 0
-        else AnswerRecord(str(i), "m", f"answer **{i}**", reason="stop")
-        for i in range(count)
-    ]
-
-
-def test_a_long_conversation_is_read_from_end_to_start_and_back_with_few_widgets() -> None:
-    async def scenario() -> None:
-        transcript = Transcript()
-        app = Stage(transcript)
-        async with app.run_test(size=(60, 20)) as pilot:
-            transcript.load(long_conversation(90))
-            await settle(pilot)
-            assert "answer 89" in app.text()
-            most = 0
-            for _ in range(100):
-                top = app.text().split("\n")[3]
-                transcript.scroll_relative(y=-12, animate=False)
-                await pilot.pause()
-                await pilot.pause()
-                assert top in app.text(), "what was in sight stays in sight"
-                most = max(most, len(transcript.children))
-                if "question 0" in app.text():
-                    break
-            assert "question 0" in app.text()
-            assert most <= MOST + STEP + 2
-            transcript.focus()
-            await pilot.press("G")
-            await settle(pilot)
-            assert "answer 89" in app.text()
-            await pilot.press("g")
-            await settle(pilot)
-            assert "question 0" in app.text()
-            transcript.add_user("n", "newest")
-            await settle(pilot)
-            assert "newest" in app.text()
-            assert len(transcript.records) == 91
-
-    asyncio.run(scenario())
-
-
-def test_a_high_screen_is_filled_from_the_start() -> None:
-    async def scenario() -> None:
-        transcript = Transcript()
-        app = Stage(transcript)
-        async with app.run_test(size=(60, 180)) as pilot:
-            transcript.load(long_conversation(90))
-            for _ in range(4):
-                await settle(pilot)
-            rows = [row.split()[-1] for row in app.text().split("\n") if "answer" in row or "question" in row]
-            assert len(rows) >= 50
-            assert rows[-1] == "89"
-
-    asyncio.run(scenario())
-
-
-def test_an_answer_goes_on_while_the_reader_is_far_above() -> None:
-    async def scenario() -> None:
-        transcript = Transcript()
-        app = Stage(transcript)
-        async with app.run_test(size=(60, 20)) as pilot:
-            transcript.load(long_conversation(200))
-            answer = transcript.begin_answer("live", "m")
-            transcript.focus()
-            await pilot.press("g")
-            answer.append([Span("answer", "written meanwhile", "plain")])
-            await settle(pilot)
-            transcript.go_to_end()
-            answer.append([Span("answer", " and after", "plain")])
-            answer.finish("5 tok", "stop")
-            await settle(pilot)
-            assert "written meanwhile and after" in app.text()
-            assert "5 tok" in app.text()
-
-    asyncio.run(scenario())
-
-
-def test_another_width_lays_everything_out_anew() -> None:
-    text = document(7)
-
-    async def scenario() -> None:
-        transcript = Transcript()
-        app = Stage(transcript)
-        async with app.run_test(size=(90, 30)) as pilot:
-            answer = transcript.begin_answer("a", "m")
-            answer.append(spans(text[:900]))
-            await pilot.resize_terminal(41, 20)
-            answer.append(spans(text[900:]))
-            answer.finish("", "stop")
-            await settle(pilot)
-            assert app.misfits() == []
-            assert drawn(answer.rows()) == drawn(whole(text, answer.content_size.width))
 
     asyncio.run(scenario())
 

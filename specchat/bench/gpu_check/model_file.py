@@ -17,6 +17,7 @@ import numpy as np
 
 from specchat.bench.gpu_check.blocks import Tile
 from specchat.bench.gpu_check.shapes import Shape, Tensor
+from specchat.llama.whole_file import written_whole
 
 FIRST_WORD = 300
 """Ids from here on are words; before them lie controls, bytes and the space."""
@@ -37,15 +38,11 @@ def write_model(path: Path, shape: Shape, seed: int) -> Path:
             f"{path.parent} has {free / 1e9:.1f} GB free, but {shape.name} takes {shape.n_bytes / 1e9:.1f} GB. "
             "Name another place with --directory."
         )
-    unfinished = path.with_suffix(f".{os.getpid()}.part")
-    try:
+    with written_whole(path) as unfinished:
         _write_header(unfinished, shape)
         with unfinished.open("r+b", buffering=0) as file:
             _pad(file, file.seek(0, os.SEEK_END))
             _Weights(shape, seed).write(file)
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
     return path
 
 

@@ -20,6 +20,7 @@ from specchat.bench.gpu_check.report import stage_line
 from specchat.bench.gpu_check.shapes import Plan, Shape, ShapePair
 from specchat.bench.record import provenance
 from specchat.fit.memory import nvidia_cards
+from specchat.llama.whole_file import written_whole
 
 _GRACE_S = 20.0
 """Past the deadline a pair has this long to end its stage; then it is ended."""
@@ -60,9 +61,8 @@ class Report:
 
     def write(self) -> None:
         """Whole or not at all."""
-        unfinished = self._path.with_suffix(f".{os.getpid()}.part")
-        unfinished.write_text(json.dumps(self.data, indent=1) + "\n", encoding="utf-8")
-        unfinished.replace(self._path)
+        with written_whole(self._path) as unfinished:
+            unfinished.write_text(json.dumps(self.data, indent=1) + "\n", encoding="utf-8")
 
 
 def run(order: Order, say: Callable[[str], None]) -> Report:

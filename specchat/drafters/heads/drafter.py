@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from specchat.drafters.chain import Drawing, sampled_chain
+from specchat.drafters.best_first import Candidates, Path, best_first, level_tree
+from specchat.drafters.chain import Ranking, sampled_chain
+from specchat.drafters.heads.expansion import Expansion
 from specchat.drafters.heads.rows import States, TargetRows
 from specchat.drafters.heads.vocabulary import ReducedSampler
 from specchat.drafters.method import Method
@@ -44,6 +47,10 @@ class Head(Protocol):
         """Read pairs; the logits [V] after the last, and the head's own state there [1, width]."""
 
     @property
+    def most_drafted(self) -> int:
+        """Tokens that it drafts after a text at most."""
+
+    @property
     def most_parallel(self) -> int:
         """Tokens that one pass drafts at most; 1: token by token."""
 
@@ -75,7 +82,9 @@ class HeadDrafter:
         cancelled: Callable[[], bool] = lambda: False,
         *,
         method: Method,
+        leaves: int = 1,
     ) -> None:
+        """`leaves`: ends of the trees that the target can read; 1: chains only."""
         self.method = method
         self.note: str | None = None
         self._head = head
@@ -83,10 +92,11 @@ class HeadDrafter:
         self._name = name
         self._is_end = is_end_of_generation
         self._cancelled = cancelled
+        self._leaves = leaves
         self._ids: list[int] = []
         self._agreed = 0
         """Tokens at the beginning of `_ids` that the target is known to have read."""
-        self._sampler: Drawing | None = None
+        self._sampler: Ranking | None = None
 
     def take_pass(self, position: int, tokens: Sequence[int]) -> None:
         """Hear of a pass of the target over `tokens` at `position`, while its rows can be read. Never raises."""
@@ -163,12 +173,12 @@ class HeadDrafter:
         """Up to `limit` sampled tokens; drafting stops after a token that ends the answer."""
         if self._sampler is None:
             raise RuntimeError("propose() came before begin().")
-        limit = min(limit, self._head.n_ctx - len(self._ids))
+        limit = min(limit, self._head.most_drafted, self._head.n_ctx - len(self._ids))
         if limit <= 0 or self.note is not None:
             return Draft()
         try:
             pending = self._pending()
-            return self._chain(pending, limit, self._sampler) if pending else Draft()
+            return self._draft(pending, limit, self._sampler) if pending else Draft()
         except (LlamaError, ValueError) as error:
             # A row that makes no distribution is a ValueError.
             self._give_up(error)
@@ -189,21 +199,43 @@ class HeadDrafter:
         """The text's first token that the head has not read."""
         return self._head.first + len(self._head.tokens)
 
-    def _chain(self, pending: range, limit: int, sampler: Drawing) -> Draft:
+    def _draft(self, pending: range, limit: int, sampler: Ranking) -> Draft:
         """Read the tokens at `pending`, then draft on from what the head made itself, which it forgets again."""
         in_parallel = self._head.most_parallel > 1
         limit = min(limit, self._head.most_parallel) if in_parallel else limit
+        make = self._tree if min(limit, self._leaves) > 1 and sampler.may_branch else self._chain
         try:
-            return sampled_chain(
-                self._ids,
-                self._ids[pending.start :],
-                limit,
-                logits=self._row_by_row(pending, limit) if in_parallel else self._pass_by_pass(pending),
-                sampler=sampler,
-                is_end_of_generation=self._is_end,
-            )
+            return make(pending, limit, sampler, in_parallel=in_parallel)
         finally:
             self._cut(pending.stop)
+
+    def _chain(self, pending: range, limit: int, sampler: Ranking, *, in_parallel: bool) -> Draft:
+        return sampled_chain(
+            self._ids,
+            self._ids[pending.start :],
+            limit,
+            logits=self._row_by_row(pending, limit) if in_parallel else self._pass_by_pass(pending),
+            sampler=sampler,
+            is_end_of_generation=self._is_end,
+        )
+
+    def _tree(self, pending: range, limit: int, sampler: Ranking, *, in_parallel: bool) -> Draft:
+        """The likeliest tokens of every row are its children; a head that drafts in parallel has one row a level."""
+        if in_parallel:
+            rows = self._head.draft_parallel(self._ids[pending.start :], self._states(pending), limit)
+            levels = [partial(rows.__getitem__, level) for level in range(limit)]
+            return level_tree(self._ids, limit, self._leaves, levels, sampler, self._is_end)
+        expansion = Expansion(
+            self._head,
+            self._ids[pending.start :],
+            self._states(pending),
+            cut=lambda drafted: self._cut(pending.stop + drafted),
+        )
+
+        def below(path: Path) -> Candidates:
+            return sampler.ranked(expansion.logits(path), [*self._ids, *path], self._leaves)
+
+        return best_first(limit, self._leaves, below, self._is_end)
 
     def _pass_by_pass(self, pending: range) -> Callable[[Sequence[int]], NDArray[np.float32]]:
         """The logits after each token, from a pass of its own; the head's state takes the feature's place."""

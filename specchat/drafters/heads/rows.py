@@ -40,7 +40,7 @@ class TargetRows:
         """
         n = len(tokens)
         if position > len(self.tokens):
-            # Passes over trees are not reported: what they read is unknown here.
+            # What was read before this drafter heard of anything is unknown here.
             self.tokens += [_UNKNOWN] * (position - len(self.tokens))
             self.first = position
         self.first = min(self.first, position)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from specchat.tui.comparing import TOKENS, Comparison, compare
+from specchat.bench.comparison import Comparison
+from specchat.tui.comparing import TOKENS, compare, in_one_line, table_of
 
 if TYPE_CHECKING:
     from specchat.tui.app import ChatApp
@@ -42,10 +43,10 @@ async def _measured(app: ChatApp, method: str, tokens: int) -> None:
         _show(app, comparison)
     else:
         # Not over what the user is at.
-        app.say(f"{comparison.sentence()} /bench last shows all of it.")
+        app.say(f"{in_one_line(comparison)} /bench last shows all of it.")
 
 
 def _show(app: ChatApp, comparison: Comparison) -> None:
     from specchat.tui.screens.reading import Reading
 
-    app.push_screen(Reading("What drafting is worth", comparison.table()))
+    app.push_screen(Reading("What drafting is worth", table_of(comparison)))

@@ -14,6 +14,7 @@ from specchat.chat.store_file import StoreError
 if TYPE_CHECKING:
     from specchat.tui.app import ChatApp
 
+_OVERWRITE_AFTER_S: Final = 1.0
 _WORDS: Final = 40
 """Characters of a message that tell which it is."""
 
@@ -46,13 +47,26 @@ async def forget(app: ChatApp, chat_id: str) -> None:
         raise StoreError("An answer is still being written in this conversation. Stop it (Esc), then delete it.")
     if app.talk.chat is not None and app.talk.chat.id == chat_id:
         await app.talk.new()
-    await _noted(app, asyncio.to_thread(app.options.forget or app.store.delete, chat_id))
+    await _deed(app, asyncio.to_thread(app.options.forget or app.store.delete, chat_id))
 
 
-async def _noted(app: ChatApp, deed: Awaitable[None]) -> None:
-    """Do it, and say what the store has to say about it."""
+async def _deed(app: ChatApp, deed: Awaitable[None]) -> None:
+    """Delete, and have what is left of it in the file overwritten when nothing else is deleted any more."""
     known = len(app.store.notes)
     await deed
+    _say_notes(app, known)
+    app.run_worker(_overwritten(app), group="overwriting", exclusive=True)
+
+
+async def _overwritten(app: ChatApp) -> None:
+    """Overwrite it, which the end of the program would do too, and say what the store has to say about it."""
+    await asyncio.sleep(_OVERWRITE_AFTER_S)
+    known = len(app.store.notes)
+    await asyncio.to_thread(app.store.overwrite_deleted)
+    _say_notes(app, known)
+
+
+def _say_notes(app: ChatApp, known: int) -> None:
     for note in app.store.notes[known:]:
         app.say(note, "warning")
 
@@ -88,7 +102,7 @@ async def _message_deleted(app: ChatApp, node: Node, thread: list[Node]) -> None
     if app.talk.busy:
         raise StoreError("An answer is being written. Stop it (Esc), then delete the message.")
     before = next((before for before, after in pairwise(thread) if after.id == node.id), None)
-    await _noted(app, app.talk.remove(node.id))
+    await _deed(app, app.talk.remove(node.id))
     if before is not None and app.focused is app.transcript:
         app.transcript.put_cursor(str(before.id))
     elif not app.talk.thread():

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from specchat.chat.shortening import ASK, DROP, SUMMARISE
 from specchat.tui.notice import Notice
-from specchat.tui.shortening import ASK, DROP, SUMMARISE
 
 if TYPE_CHECKING:
     from specchat.tui.app import ChatApp

@@ -112,6 +112,10 @@ class LineView(Widget):
         self._margined[y] = (row, strip)
         return strip
 
+    def _get_style(self, style: Style | str) -> Style:
+        """A style by its name. A widget that was taken out, and is drawn a last time, is in no list that knows them."""
+        return Style() if self.parent is None else super()._get_style(style)
+
     def _strip(self, line: Line, y: int, selection: Selection | None) -> Strip:
         base = self.visual_style
         filled = base + self._get_style(f".{line.fill}") if line.fill else base

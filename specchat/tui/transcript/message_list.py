@@ -64,13 +64,36 @@ class MessageList(VerticalScroll):
 
     # What the conversation is
 
-    def load(self, records: Iterable[Record]) -> None:
-        """Show another conversation, its end first."""
+    def load(self, records: Iterable[Record], at: str | None = None) -> None:
+        """Show another conversation: its end first, or the message `at`."""
         self._records = list(records)
-        self._window.at_end(len(self._records))
+        place = self.place_of(at)
         self.anchor(False)
+        self._following = place is None
+        self._window.opened_at(place, len(self._records))
         self._show_window()
-        self._follow()
+        if place is None:
+            self._follow()
+
+    def place_of(self, node_id: str | None) -> int | None:
+        """Where a message stands among all of the conversation; None where it is none of them."""
+        return next((place for place, record in enumerate(self._records) if record.node_id == node_id), None)
+
+    def widen(self, records: Iterable[Record], shift: int) -> None:
+        """Show all of the conversation of which a part is shown, behind `shift` messages; what is in sight stays."""
+        whole, part = list(records), self._records
+        # What is as it was keeps its widget.
+        whole[shift : shift + len(part)] = [
+            old if old == new else new for old, new in zip(part, whole[shift:], strict=False)
+        ]
+        self._records = whole
+        self._widgets = {place + shift: widget for place, widget in self._widgets.items()}
+        self._window.shifted(shift, len(whole))
+        if self._following:
+            self._show_window()
+            self._follow()
+        else:
+            self._move_window(self._window.first, self._window.last)
 
     def clear(self) -> None:
         """Show nothing."""

@@ -12,10 +12,12 @@ from specchat.worker.messages import Span
 class Unread:
     """What the model no longer reads of the conversation before a message."""
 
-    count: int | None
-    """Messages; None: not counted yet."""
+    count: int
+    """Messages."""
     summary: str = ""
     """What it reads in their place, in its own words."""
+    left_out: int = 0
+    """How many of them, the last ones, the summary says nothing about."""
 
 
 @dataclass(slots=True)

@@ -75,10 +75,26 @@ class Transcript(MessageList):
         self._code_number = 0
         self._overlay = False
 
-    def load(self, records: Iterable[Record]) -> None:
-        """Show another conversation, its end first and no cursor."""
+    def load(self, records: Iterable[Record], at: str | None = None) -> None:
+        """Show another conversation: its end first and no cursor, or the message `at` with the cursor on it."""
         self._cursor = None
-        super().load(records)
+        super().load(records, at)
+        place = self.place_of(at)
+        if place is not None:
+            self._select(place)
+
+    def complete(self, records: Iterable[Record]) -> None:
+        """Show all of the conversation of which a part is shown; what is in sight stays, and so does the cursor."""
+        whole, part = list(records), [record.node_id for record in self._records]
+        ids = [record.node_id for record in whole]
+        shift = ids.index(part[0]) if part and part[0] in ids else None
+        if shift is None or ids[shift : shift + len(part)] != part:
+            selected = self.selected
+            self.load(whole, None if selected is None else selected.node_id)
+            return
+        if self._cursor is not None:
+            self._cursor += shift
+        self.widen(whole, shift)
 
     def dress(self, index: int, widget: Shown) -> None:
         """Mark the message at the cursor, and show in answers who wrote what while that is wanted."""
@@ -137,15 +153,15 @@ class Transcript(MessageList):
 
     def put_cursor(self, node_id: str) -> None:
         """Put the cursor on a message, if it is one of the conversation's; what is in sight stays."""
-        places = [index for index, record in enumerate(self._records) if record.node_id == node_id]
-        if places:
-            self._select(places[0], scroll=not self._window.holds(places[0]))
+        place = self.place_of(node_id)
+        if place is not None:
+            self._select(place, scroll=not self._window.holds(place))
 
     def go_to(self, node_id: str) -> None:
         """Put the cursor on a message, if it is one of the conversation's, and bring it into sight."""
-        places = [index for index, record in enumerate(self._records) if record.node_id == node_id]
-        if places:
-            self._select(places[0])
+        place = self.place_of(node_id)
+        if place is not None:
+            self._select(place)
 
     def scroll_from_afar(self, pages: int) -> None:
         """Scroll by a page up (-1) or down (1), or go to the end and follow it (0)."""

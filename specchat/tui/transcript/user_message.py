@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from textual.content import Content
 
+from specchat.chat.reading import about_unread
 from specchat.chat.text import visible
 from specchat.tui.transcript.growing_lines import GrowingLines
 from specchat.tui.transcript.line import EMPTY, Line, wrapped
@@ -60,12 +61,10 @@ class UserMessage(LineView):
         unread = self.record.unread
         if unread is None:
             return []
-        count = f"the {unread.count:,} messages above" if unread.count else "the messages above"
-        if not unread.summary:
-            words = f"─── {count} are no longer read by the model"
-            return [*wrapped(Content.styled(words, ".warning"), width), EMPTY]
-        words = f"─── the model reads this summary, which it wrote itself, in the place of {count}:"
-        return [*wrapped(Content.styled(words, ".warning"), width), *self._summary.lines(width), EMPTY]
+        words = Content.styled(
+            f"─── {about_unread(unread.count, unread.left_out, summary=bool(unread.summary))}", ".warning"
+        )
+        return [*wrapped(words, width), *(self._summary.lines(width) if unread.summary else []), EMPTY]
 
     def _own_lines(self, width: int) -> list[Line]:
         rows = self._text.lines(width) or [Line(Content(""), Content("  "))]

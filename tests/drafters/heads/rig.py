@@ -12,8 +12,11 @@ from specchat.drafters.heads.pairing import ASSISTANT
 from specchat.drafters.heads.rows import States, TargetRows
 from specchat.drafters.method import Method
 from specchat.drafters.prefix import keep_common_prefix
+from specchat.llama import dflash_file
+from specchat.llama.chained_heads import ChainedHeadsContext
 from specchat.llama.context import Context
 from specchat.llama.context_params import ContextParams
+from specchat.llama.dflash import DFlashContext
 from specchat.llama.model import Model
 from specchat.llama.trained_head import EAGLE3_WIRING, NEXTN_WIRING, AssistantContext, HeadContext, HeadModel
 from specchat.speculation.acceptance import acceptance_rule
@@ -40,6 +43,7 @@ class Rig:
         *,
         n_batch: int = 16,
         capacity: int = 17,
+        leaves: int = 1,
     ) -> None:
         eagle = method is not Method.MTP
         self.target = Context(
@@ -49,14 +53,20 @@ class Rig:
                 n_outputs_max=8,
                 threads=1,
                 n_batch=n_batch,
+                n_seq_max=leaves,
                 n_rs_seq=8 if target.recurrent else 0,
                 layer_inputs=LAYERS if eagle else (),
                 nextn=not eagle,
             ),
         )
         shares_cache = head.header.architecture == ASSISTANT
+        blocks = head.header.architecture == dflash_file.ARCHITECTURE
         if shares_cache:
             self.head: HeadContext = AssistantContext(head, self.target)
+        elif blocks:
+            self.head = DFlashContext(head, self.target)
+        elif head.header.n_nextn > 1:
+            self.head = ChainedHeadsContext(head, self.target)
         else:
             self.head = HeadContext(head, self.target, EAGLE3_WIRING if eagle else NEXTN_WIRING)
         kind = AssistantDrafter if shares_cache else HeadDrafter
@@ -66,11 +76,12 @@ class Rig:
             "head",
             lambda _token: False,
             method=method,
+            leaves=leaves,
         )
         self.target.watch(self.drafter.take_pass)
 
     def _copy(self, rows: States) -> None:
-        if self.head.wiring.encodes:
+        if self.target.params.layer_inputs:
             np.concatenate([self.target.layer_input(layer) for layer in LAYERS], axis=1, out=rows)
         else:
             rows[:] = self.target.nextn_rows()
@@ -116,9 +127,27 @@ def nextn_rig(directory: Path, **options: int) -> Rig:
     return Rig(model, model, Method.MTP, **options)
 
 
+def chained_rig(directory: Path, **options: int) -> Rig:
+    """A rig with three NextN layers in the file of a model with sliding windows."""
+    model = Model(directory / "chained.gguf", load_mtp=True)
+    return Rig(model, model, Method.MTP, **options)
+
+
 def assistant_rig(directory: Path, **options: int) -> Rig:
     """A rig with a head that looks at the target's cache."""
     return Rig(Model(directory / "gemma4.gguf"), HeadModel(directory / "assistant.gguf"), Method.MTP, **options)
 
 
-RIGS = {"eagle": eagle_rig, "p-eagle": parallel_rig, "mtp": nextn_rig, "assistant": assistant_rig}
+def dflash_rig(directory: Path, **options: int) -> Rig:
+    """A rig with a DFlash head, which drafts a block in one pass."""
+    return Rig(Model(directory / "tiny.gguf"), HeadModel(directory / "dflash.gguf"), Method.P_EAGLE, **options)
+
+
+RIGS = {
+    "eagle": eagle_rig,
+    "p-eagle": parallel_rig,
+    "dflash": dflash_rig,
+    "mtp": nextn_rig,
+    "chained": chained_rig,
+    "assistant": assistant_rig,
+}
