@@ -60,6 +60,7 @@ def speculative(metrics: Metrics, method: str, speed: Speed) -> dict[str, Any]:
         "tokens_per_step": _rounded(metrics.tokens_per_step),
         "per_position": [_rounded(rate) for rate in metrics.per_position],
         "depths": {str(depth): metrics.depths[depth] for depth in sorted(metrics.depths)},
+        "trees": metrics.trees,
         "methods": {source or method: count for source, count in sorted(metrics.methods.items())},
         "draft_s": _rounded(metrics.draft_s),
         "verify_s": _rounded(metrics.verify_s),
@@ -83,7 +84,9 @@ def statistics_line(session: Session, turn: Turn, accept: AcceptanceMode) -> str
     if metrics.alpha is not None:
         lossy = " (lossy)" if accept is AcceptanceMode.TYPICAL else ""
         parts.append(f"{engine.drafts_with} k={_depths(engine, metrics)}, {accept}{lossy}")
-        parts.append(f"α {metrics.alpha:.2f} ({metrics.accepted}/{metrics.tested})")
+        # Of a tree one level is tested at a time, along the path that is walked.
+        of_paths = " of walked paths" if metrics.trees else ""
+        parts.append(f"α {metrics.alpha:.2f}{of_paths} ({metrics.accepted}/{metrics.tested})")
         parts.append(f"τ {metrics.tokens_per_step:.2f} tok/step")
     else:
         parts.append("plain decoding" if engine.method is Method.NONE else f"{engine.drafts_with}: nothing drafted")

@@ -37,7 +37,7 @@ def answer_line(figures: Figures, compared: str = "") -> str:
     if figures.speedup is not None and figures.plain_tok_s and figures.drafted:
         parts.append(f"{figures.speedup:.2f}× of {rate(figures.plain_tok_s)} measured")
     if figures.alpha is not None and figures.tokens_per_step is not None:
-        parts.append(f"α {figures.alpha:.2f}")
+        parts.append(f"α {figures.alpha:.2f}{' of paths' if figures.trees else ''}")
         parts.append(f"τ {figures.tokens_per_step:.2f}")
     elif figures.tokens:
         parts.append("nothing drafted")

@@ -48,6 +48,7 @@ class AnswerFigures:
             drafted=metrics.drafted,
             tested=metrics.tested,
             accepted=metrics.accepted,
+            trees=metrics.trees,
             alpha=metrics.alpha,
             tokens_per_step=metrics.tokens_per_step,
             tok_s=speed.tok_s,

@@ -143,6 +143,7 @@ class Figures:
     drafted: int = 0
     tested: int = 0
     accepted: int = 0
+    trees: int = 0
     alpha: float | None = None
     tokens_per_step: float | None = None
     tok_s: float | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from specchat.llama.gguf import read_header
 from tests.command_line import CtrlC, Household, household, run
-from tests.heads.checkpoints import eagle3, medusa
+from tests.heads.checkpoints import Published, eagle3, medusa
 from tests.tiny_model import write_model
 
 
@@ -43,6 +44,28 @@ def test_a_medusa_checkpoint_becomes_the_file_that_is_asked_for(home: Household)
     assert header.of_architecture("head_count") == 3
     assert header.tensors["head.0.output.weight"].shape == (32, 100)
     assert header.tensors["head.0.output.weight"].kind == 1
+
+
+@pytest.mark.parametrize(("kind", "checkpoint"), [("eagle", eagle3()), ("medusa", medusa())])
+def test_what_was_converted_drafts_chains_and_trees_and_the_text_stays(
+    home: Household, kind: str, checkpoint: Published
+) -> None:
+    target = write_model(home.folder / "eight.gguf", layers=8)
+    assert (
+        run("models", "convert", checkpoint.write(home.folder / "head"), "-o", "h.gguf", "--target", target).code == 0
+    )
+    drafting = ("--method", kind, "-d", "h.gguf", "-k", "3")
+    found, told = {}, {}
+    for name, options in {"plain": ("--method", "none"), "chain": drafting, "tree": (*drafting, "--tree")}.items():
+        asked = ("-m", target, *options, "--temperature", "0", "-n", "24", "--stats", "--json", "Tell me.")
+        code, out, told[name] = run(*asked)
+        assert code == 0
+        found[name] = json.loads(out)
+    assert found["chain"]["token_ids"] == found["tree"]["token_ids"] == found["plain"]["token_ids"]
+    assert [found[name]["speculative"]["trees"] > 0 for name in found] == [False, False, True]
+    assert found["chain"]["speculative"]["drafted"] > 0
+    assert "of walked paths" in told["tree"]
+    assert "of walked paths" not in told["chain"]
 
 
 def test_the_target_may_be_one_of_the_catalogue(home: Household) -> None:

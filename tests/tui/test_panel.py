@@ -55,6 +55,11 @@ def test_there_is_no_speed_up_without_its_measured_base() -> None:
     assert "2.00× of 30.0 measured" in answer_line(FIGURES)
 
 
+def test_an_acceptance_of_trees_is_called_that_of_their_paths() -> None:
+    assert "of paths" not in answer_line(FIGURES)
+    assert "α 0.75 of paths · " in answer_line(replace(FIGURES, alpha=0.75, trees=3))
+
+
 @pytest.mark.parametrize("figures", [Figures(), FIGURES, replace(FIGURES, per_position=(0.5,) * 40, draft_s=0.0)])
 def test_no_line_is_wider_than_the_panel(figures: Figures) -> None:
     assert max(map(len, panel_of(figures).splitlines())) <= WIDTH
