@@ -43,9 +43,10 @@ _HEAD_NAMES: Final = {
     HeadKind.MTP: "an MTP head",
     HeadKind.EAGLE: "an EAGLE-3 head",
     HeadKind.MEDUSA: "Medusa heads",
+    HeadKind.DFLASH: "a DFlash head",
     HeadKind.ASSISTANT: "an MTP assistant",
 }
-_DRIVEN: Final = frozenset((HeadKind.MTP, HeadKind.EAGLE, HeadKind.MEDUSA))
+_DRIVEN: Final = frozenset((HeadKind.MTP, HeadKind.EAGLE, HeadKind.MEDUSA, HeadKind.DFLASH))
 """The kinds that are fetched with their model and counted before that."""
 
 
@@ -94,6 +95,8 @@ class Entry:
             return "EAGLE-3 head"
         if self.drafter is HeadKind.MEDUSA:
             return "Medusa heads"
+        if self.drafter is HeadKind.DFLASH:
+            return "DFlash head"
         if self.drafter is HeadKind.MTP:
             return "MTP head" if self.draft is not None else "MTP head in the file"
         if isinstance(self.draft, CutFromTarget):

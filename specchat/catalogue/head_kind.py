@@ -12,5 +12,6 @@ class HeadKind(StrEnum):
     """Layers that predict further tokens, inside the target's file or in one of their own."""
     EAGLE = "eagle"
     MEDUSA = "medusa"
+    DFLASH = "dflash"
     ASSISTANT = "assistant"
     """A small MTP model that reads the target's own cache."""

@@ -66,7 +66,7 @@ class ModelRequest:
     """Where measured costs are kept; None: among the user's."""
 
     def __post_init__(self) -> None:
-        with_model = self.method in (Method.DRAFT, Method.EAGLE, Method.P_EAGLE, Method.MEDUSA)
+        with_model = self.method in (Method.DRAFT, Method.EAGLE, Method.P_EAGLE, Method.DFLASH, Method.MEDUSA)
         if self.method is Method.NONE and self.draft not in (None, NO_DRAFT):
             raise SettingsError("--method none decodes plainly, but --draft names a draft model: use one of the two.")
         if self.method is Method.NONE and self.draft_tokens:

@@ -16,6 +16,7 @@ class Method(StrEnum):
     EAGLE = "eagle"
     MTP = "mtp"
     P_EAGLE = "p-eagle"
+    DFLASH = "dflash"
     MEDUSA = "medusa"
     EARLY_EXIT = "early-exit"
     LAYER_SKIP = "layer-skip"
@@ -30,6 +31,7 @@ HEAD_OF: Final = {
     Method.EAGLE: HeadKind.EAGLE,
     Method.MTP: HeadKind.MTP,
     Method.P_EAGLE: HeadKind.EAGLE,
+    Method.DFLASH: HeadKind.DFLASH,
     Method.MEDUSA: HeadKind.MEDUSA,
 }
 """The kind of head that a method drafts with: one that drafts in parallel takes what another EAGLE-3 head takes."""

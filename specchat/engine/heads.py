@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from specchat.drafters.base import Drafter
+from specchat.drafters.heads.block_pairing import require_dflash_pair, tapped_layers
 from specchat.drafters.heads.pairing import (
     ASSISTANT,
     HeadMismatch,
@@ -18,15 +20,19 @@ from specchat.drafters.heads.pairing import (
     method_of,
     require_eagle_pair,
     require_nextn_pair,
+    takes_turns,
 )
 from specchat.drafters.method import HEAD_METHODS, Method
 from specchat.engine.settings import EngineSettings
 from specchat.llama.context import Context
-from specchat.llama.context_params import ContextParams
+from specchat.llama.context_params import ContextParams, KVType
 from specchat.llama.errors import LlamaError
-from specchat.llama.gguf import read_header
+from specchat.llama.gguf import Header, read_header
 from specchat.llama.hidden import States
 from specchat.llama.model import Model
+
+if TYPE_CHECKING:
+    from specchat.llama.trained_head import HeadContext
 
 _Opened = list[Model | Context]
 
@@ -78,6 +84,8 @@ def planned_head(settings: EngineSettings) -> HeadPlan | None:
 
         require_medusa_pair(path, name, target)
         return HeadPlan(method, path)
+    if method is Method.DFLASH:
+        return _planned_blocks(path, name, target)
     if path is None and not has_own_head(target):
         raise HeadMismatch(
             f"{name} has no NextN layer that can draft here. Name a file that holds one with --draft, or use another "
@@ -85,6 +93,15 @@ def planned_head(settings: EngineSettings) -> HeadPlan | None:
         )
     require_nextn_pair((path or settings.target).name, read_header(path or settings.target), name, target)
     return HeadPlan(method, path)
+
+
+def _planned_blocks(path: Path | None, name: str, target: Header) -> HeadPlan:
+    """Drafting with the DFlash head in the file at `path` for the model `name`."""
+    if path is None:
+        raise HeadMismatch("Drafting with a DFlash head needs its file: name it with --draft.")
+    head = read_header(path)
+    require_dflash_pair(path.name, head, name, target)
+    return HeadPlan(Method.DFLASH, path, tapped_layers(head))
 
 
 def _method(settings: EngineSettings) -> Method | None:
@@ -133,25 +150,37 @@ def _open_trained_layer(
 ) -> Drafter:
     from specchat.drafters.heads.drafter import AssistantDrafter, HeadDrafter
     from specchat.drafters.heads.rows import TargetRows
-    from specchat.llama.trained_head import EAGLE3_WIRING, NEXTN_WIRING, AssistantContext, HeadContext, HeadModel
+    from specchat.llama.trained_head import HeadModel
 
     model = target.model
     if plan.path is not None:
         model = HeadModel(plan.path, gpu_layers=settings.gpu_layers, load_mtp=plan.nextn)
         opened.append(model)
-    shares_cache = model.header.architecture == ASSISTANT
-    if shares_cache:
-        head: HeadContext = AssistantContext(model, target)
-    else:
-        wiring = NEXTN_WIRING if plan.nextn else EAGLE3_WIRING
-        head = HeadContext(model, target, wiring, kv_type=settings.draft_kv_type)
+    head = head_context(plan.method, model, target, settings.draft_kv_type)
     opened.append(head)
     rows = TargetRows(head.n_features, target.n_batch + 1, _copier(target, plan))
     is_end = target.model.vocab.is_end_of_generation
-    kind = AssistantDrafter if shares_cache else HeadDrafter
+    kind = AssistantDrafter if model.header.architecture == ASSISTANT else HeadDrafter
     drafter = kind(head, rows, model.name, is_end, cancelled, method=plan.method, leaves=target.params.n_seq_max)
     target.watch(drafter.take_pass)
     return drafter
+
+
+def head_context(method: Method, model: Model, target: Context, kv_type: KVType) -> HeadContext:
+    """The cache of the head in `model`, of the kind that it needs. Raises what `HeadContext` raises."""
+    from specchat.llama.trained_head import EAGLE3_WIRING, NEXTN_WIRING, AssistantContext, HeadContext
+
+    if method is Method.DFLASH:
+        from specchat.llama.dflash import DFlashContext
+
+        return DFlashContext(model, target, kv_type=kv_type)
+    if model.header.architecture == ASSISTANT:
+        return AssistantContext(model, target)
+    if method is Method.MTP and takes_turns(model.header):
+        from specchat.llama.chained_heads import ChainedHeadsContext
+
+        return ChainedHeadsContext(model, target, kv_type=kv_type)
+    return HeadContext(model, target, NEXTN_WIRING if method is Method.MTP else EAGLE3_WIRING, kv_type=kv_type)
 
 
 def _copier(target: Context, plan: HeadPlan) -> Callable[[States], None]:

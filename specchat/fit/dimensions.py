@@ -91,4 +91,6 @@ class Shape:
     nextn: NextN | None = None
     """Layers that predict further tokens; only an engine that drafts with them loads them."""
     draft_vocabulary: int = 0
-    """Tokens that an EAGLE-3 head can draft; 0 for any other model."""
+    """Tokens that an EAGLE-3 or DFlash head can draft; 0 for any other model."""
+    taps: int = 0
+    """Layers of the target that such a head reads; 0 where that isn't known, and for any other model."""

@@ -17,6 +17,7 @@ from specchat.fit.head_rows import head_rows, target_rows
 from specchat.fit.head_shapes import nextn_shape
 from specchat.fit.request import FitRequest
 from specchat.llama.context_params import KVType
+from specchat.llama.eagle3_file import N_TAPS
 from specchat.llama.errors import LlamaError
 
 _CELL_PADDING = 256
@@ -65,8 +66,9 @@ def _draft_context(request: FitRequest) -> _Context:
 
 def _head_context(request: FitRequest, head: HeadKind) -> _Context:
     context = _draft_context(request)
-    # llama.cpp takes an EAGLE-3 head for an encoder, which gives out every row.
-    return replace(context, n_outputs_max=context.n_ubatch) if head is HeadKind.EAGLE else context
+    # llama.cpp takes heads in a file of their own for encoders, which give out every row.
+    every_row = head in (HeadKind.EAGLE, HeadKind.DFLASH)
+    return replace(context, n_outputs_max=context.n_ubatch) if every_row else context
 
 
 def _row(kind: KVType, elements: int) -> int:
@@ -159,10 +161,11 @@ def demand_of_shapes(target: Shape, draft: Shape | None, request: FitRequest, he
     LlamaError for a quantised cache that llama.cpp would refuse, ShapeUnknown for a head that has no known shape.
     """
     small = _drafting_shape(target, draft, head)
+    taps = (draft and draft.taps) or N_TAPS
     context = _draft_context(request) if head is None else _head_context(request, head)
     theirs = None if small is None else _demand(small, context, request, head)
     return Demand(
-        target=_demand(target, _target_context(request), request) + target_rows(head, target.width, request),
+        target=_demand(target, _target_context(request), request) + target_rows(head, target.width, request, taps=taps),
         draft=None if small is None or theirs is None else theirs + head_rows(head, small.width, request),
         context=request.context,
         exact=False,

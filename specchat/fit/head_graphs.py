@@ -1,6 +1,6 @@
-"""The buffers of a trained head's graphs, estimated: one layer, so that fewer tensors live beside its widest stretch.
+"""The buffers of a trained head's graphs, estimated: few layers, so that fewer tensors live beside the widest stretch.
 
-Fitted like those of whole models (specchat.fit.graphs), for NextN layers of `qwen35` and for EAGLE-3 heads;
+Fitted like those of whole models (specchat.fit.graphs), for NextN layers of `qwen35`, EAGLE-3 and DFlash heads;
 `tests/fit/test_heads.py` holds them to their bounds.
 """
 
@@ -23,9 +23,12 @@ def head_graph_bytes(shape: Shape, one: Pass, head: HeadKind) -> int:
     attention = one.masks + (scores + _attention(layer, shape.width, one, head)) * one.rows * _F32
     feed = _feed_forward(shape, layer, head) * one.rows * _F32
     vocabulary = shape.vocabulary if head is HeadKind.MTP else shape.draft_vocabulary
-    logits = (vocabulary * min(one.outputs, one.rows) + 4 * shape.width * one.rows) * _F32
+    beside = 2 if head is HeadKind.DFLASH else 4
+    logits = (vocabulary * min(one.outputs, one.rows) + beside * shape.width * one.rows) * _F32
+    # What each row sees is needed until the last layer attends.
+    feed += one.masks if head is HeadKind.DFLASH and len(shape.layers) > 1 else 0
     # Logits of a reduced vocabulary are laid out over the target's, in a tensor that is there from the beginning.
-    spread = shape.vocabulary if head is HeadKind.EAGLE and shape.draft_vocabulary != shape.vocabulary else 0
+    spread = shape.vocabulary if head is not HeadKind.MTP and shape.draft_vocabulary != shape.vocabulary else 0
     return max(attention, feed, logits) + spread * one.rows * _F32
 
 
@@ -35,6 +38,8 @@ def _attention(layer: Layer, width: int, one: Pass, head: HeadKind) -> int:
     if head is HeadKind.MTP:
         # The gate is as wide as the queries.
         return 4 * queries + 2 * width if one.flash else 3 * queries + 2 * width + cell
+    if head is HeadKind.DFLASH:
+        return 2 * queries + 2 * width + cell
     # Token and state lie side by side.
     return max(2 * queries + 3 * width, 5 * width) if one.flash else 2 * queries + width + cell
 

@@ -23,15 +23,15 @@ def heads_supported() -> bool:
     return True
 
 
-def target_rows(head: HeadKind | None, width: int, request: FitRequest) -> ModelDemand:
-    """What a target of this width keeps of each pass for its head.
+def target_rows(head: HeadKind | None, width: int, request: FitRequest, *, taps: int = N_TAPS) -> ModelDemand:
+    """What a target of this width keeps of each pass for its head, which reads `taps` of its layers.
 
     The tapped inputs of layers (f32) stay in the graph's buffer until the pass ends (but the last layer's, which lies
     there anyway), and rows for a whole batch are handed out on the host: those, or the last layer's output for an MTP
     head.
     """
-    if head is HeadKind.EAGLE:
-        tapped = N_TAPS * width
+    if head in (HeadKind.EAGLE, HeadKind.DFLASH):
+        tapped = taps * width
         return _rows(tapped * min(request.n_ubatch, request.context), tapped, request.n_batch, request)
     return _rows(0, width, request.n_batch, request) if head is HeadKind.MTP else ModelDemand()
 

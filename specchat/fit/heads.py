@@ -11,10 +11,14 @@ from specchat.drafters.method import HEAD_OF, Method
 from specchat.engine.settings import EngineSettings
 from specchat.fit.dimensions import Shape
 from specchat.fit.pairs import Pair, Source
-from specchat.llama import eagle3_file, medusa_file
+from specchat.llama import dflash_file, eagle3_file, medusa_file
 from specchat.llama.gguf import read_header
 
-_BY_ARCHITECTURE: Final = {eagle3_file.ARCHITECTURE: HeadKind.EAGLE, medusa_file.ARCHITECTURE: HeadKind.MEDUSA}
+_BY_ARCHITECTURE: Final = {
+    eagle3_file.ARCHITECTURE: HeadKind.EAGLE,
+    medusa_file.ARCHITECTURE: HeadKind.MEDUSA,
+    dflash_file.ARCHITECTURE: HeadKind.DFLASH,
+}
 
 
 def head_of(pair: Pair, settings: EngineSettings) -> HeadKind | None:

@@ -16,11 +16,15 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from specchat.catalogue.head_kind import HeadKind
+from specchat.drafters.heads.block_pairing import tapped_layers
+from specchat.drafters.method import Method
+from specchat.engine.heads import head_context
 from specchat.fit.demand import Bytes, ModelDemand
 from specchat.fit.head_rows import head_rows, heads_supported, target_rows
 from specchat.fit.request import LEAST_BATCH, FitRequest
 from specchat.llama.context import Context
 from specchat.llama.context_params import ContextParams, FlashAttention, KVType
+from specchat.llama.eagle3_file import N_TAPS
 from specchat.llama.errors import LlamaError, ModelUnusable
 from specchat.llama.gguf import read_header
 from specchat.llama.gpus import gpus
@@ -31,8 +35,9 @@ from specchat.llama.no_alloc import (
     UnloadedModel,
     memory_breakdown,
 )
-from specchat.llama.trained_head import EAGLE3_WIRING, NEXTN_WIRING, HeadContext
 
+_METHODS = {HeadKind.MTP: Method.MTP, HeadKind.EAGLE: Method.EAGLE, HeadKind.DFLASH: Method.DFLASH}
+"""A method that drafts with each kind of head that llama.cpp computes."""
 _SHORT = 256
 """Cells of a context that is made for its states alone."""
 
@@ -85,7 +90,9 @@ class Probe:
             theirs = _matrices(Path(draft), request)
         elif theirs is not None and draft is None:
             theirs = _without_weights(theirs, ours)
-        ours += target_rows(head, models[0].n_embd, request)
+        # Layers that a head names twice are kept once.
+        taps = len(set(tapped_layers(models[1].header))) if head is HeadKind.DFLASH else N_TAPS
+        ours += target_rows(head, models[0].n_embd, request, taps=taps)
         return {"target": asdict(ours), "draft": None if theirs is None else asdict(theirs)}
 
     def _open(self, wanted: list[_Wanted]) -> list[UnloadedModel]:
@@ -135,8 +142,7 @@ def _without_weights(head: ModelDemand, target: ModelDemand) -> ModelDemand:
 def _draft_demand(model: UnloadedModel, target: Context, request: FitRequest, head: HeadKind | None) -> ModelDemand:
     if head is None:
         return _demand_in(Context(model, draft_context(request)))
-    wiring = NEXTN_WIRING if head is HeadKind.MTP else EAGLE3_WIRING
-    context = HeadContext(model, target, wiring, kv_type=request.draft_kv_type)
+    context = head_context(_METHODS[head], model, target, request.draft_kv_type)
     return _demand_in(context) + head_rows(head, model.n_embd, request)
 
 

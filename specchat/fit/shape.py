@@ -10,8 +10,7 @@ from typing import Final
 from specchat.fit.dimensions import Experts, Layer, NextN, RunningState, Shape, ShapeUnknown
 from specchat.fit.head_shapes import medusa_shape
 from specchat.fit.placement import nextn_weights, weights_of
-from specchat.llama.eagle3_file import ARCHITECTURE as EAGLE3
-from specchat.llama.eagle3_file import TOKEN_IDS
+from specchat.llama import dflash_file, eagle3_file
 from specchat.llama.gguf import Header
 from specchat.llama.medusa_file import ARCHITECTURE as MEDUSA
 
@@ -37,11 +36,13 @@ _FIXED_WINDOW: Final = {"llama4": 8192, "smallthinker": 4096}
 _DEFAULT_WINDOW: Final = {"gemma2": 4096, "exaone4": 4096, "exaone-moe": 128, "llama4": 8192}
 _OTHER_MEMORY: Final = frozenset(
     (
-        "bailingmoe3", "deepseek32", "deepseek4", "dflash", "dots3note", "gemma4-assistant", "glm-dsa", "glm5-next",
+        "bailingmoe3", "deepseek32", "deepseek4", "dots3note", "gemma4-assistant", "glm-dsa", "glm5-next",
         "graniteswitch", "hy_v4", "kimi-k3", "minimax-m3", "qwen4exp",
     )
 )  # fmt: skip
 """Architectures with a memory of their own kind, which no formula here knows."""
+_HEADS: Final = frozenset((eagle3_file.ARCHITECTURE, dflash_file.ARCHITECTURE))
+"""Heads in a file of their own that may draft fewer tokens than their target has."""
 
 
 class _Hyper:
@@ -168,7 +169,7 @@ def _experts(hyper: _Hyper, layers: int, inner: list[int]) -> Experts | None:
 
 def _vocabulary(header: Header) -> int:
     """Rows of the output: those of its matrix."""
-    if header.architecture == EAGLE3:
+    if header.architecture in _HEADS:
         # Its logits are laid out over the target's vocabulary, whatever its own matrix has.
         named = header.of_architecture("vocab_size")
         return int(named) if isinstance(named, int) else header.array_lengths.get("tokenizer.ggml.tokens", 0)
@@ -179,9 +180,9 @@ def _vocabulary(header: Header) -> int:
 
 
 def _draft_vocabulary(header: Header) -> int:
-    if header.architecture != EAGLE3:
+    if header.architecture not in _HEADS:
         return 0
-    chosen = header.tensors.get(TOKEN_IDS)
+    chosen = header.tensors.get(eagle3_file.TOKEN_IDS)
     return _vocabulary(header) if chosen is None else chosen.shape[0]
 
 
@@ -245,7 +246,7 @@ def _nextn(hyper: _Hyper, layers: int, nextn: int, width: int) -> NextN | None:
 def shape_of(header: Header) -> Shape:
     """The dimensions of the model `header` describes. Raises ShapeUnknown."""
     architecture, hyper = header.architecture, _Hyper(header)
-    if architecture in _OTHER_MEMORY:
+    if architecture in _OTHER_MEMORY or header.number("hyper_connection_count"):
         raise ShapeUnknown(f"What models of architecture {architecture!r} keep in memory can't be told by formula.")
     if architecture == MEDUSA:
         return medusa_shape(header)
@@ -266,4 +267,5 @@ def shape_of(header: Header) -> Shape:
         state=_state(hyper, width, max(layer.heads for layer in trunk)) if any(x.recurs for x in trunk) else None,
         nextn=_nextn(hyper, layers, nextn, width),
         draft_vocabulary=_draft_vocabulary(header),
+        taps=len(set(header.array_of_architecture(dflash_file.TAPPED_LAYERS) or ())),
     )

@@ -284,7 +284,7 @@ def test_the_user_s_own_entries_overlay_the_packaged_ones(tmp_path: Path) -> Non
         ('[a]\ntarget = { path = "x" }\nthinking = "on"\n', "thinking must be true, false, or a table"),
         ('[a]\ntarget = { path = "x" }\nthinking = { switch = "x" }\n', r"\[a.thinking\]: default is missing"),
         ('[a]\ntarget = { path = "x" }\nthinking = { default = true }\n', r"\[a.thinking\]: switch is missing"),
-        ('[a]\ntarget = { path = "x" }\ndrafter = "dflash"\n', "drafter must be mtp, eagle, medusa or assistant"),
+        ('[a]\ntarget = { path = "x" }\ndrafter = "hydra"\n', "must be mtp, eagle, medusa, dflash or assistant"),
         ('[a]\ntarget = { path = "x" }\ndrafter = "eagle"\n', "draft is missing: eagle names a head in a file"),
         ('[a]\ntarget = { path = "x" }\ndrafter = "mtp"\ndraft = { drop_layers = [1] }\n', "draft must be the file of"),
         (

@@ -57,8 +57,8 @@ def test_what_was_converted_drafts_chains_and_trees_and_the_text_stays(
     drafting = ("--method", kind, "-d", "h.gguf", "-k", "3")
     found, told = {}, {}
     for name, options in {"plain": ("--method", "none"), "chain": drafting, "tree": (*drafting, "--tree")}.items():
-        asked = ("-m", target, *options, "--temperature", "0", "-n", "24", "--stats", "--json", "Tell me.")
-        code, out, told[name] = run(*asked)
+        settings = ("--temperature", "0", "-n", "24", "--stats", "--json")
+        code, out, told[name] = run("-m", target, *options, *settings, "Tell me.")
         assert code == 0
         found[name] = json.loads(out)
     assert found["chain"]["token_ids"] == found["tree"]["token_ids"] == found["plain"]["token_ids"]

@@ -20,13 +20,14 @@ from specchat.speculation.mode import AcceptanceMode
 from specchat.speculation.params import SamplingParams
 from specchat.speculation.sampler import Sampler
 from specchat.speculation.step import Draft
+from tests.dflash_models import write_dflash_head
 from tests.engine.test_heads import GREEDY, PROMPTS, SEEDED, ask
 from tests.head_models import write_eagle_head, write_hybrid_model
 from tests.heads.checkpoints import medusa
 from tests.tiny_model import write_model
 
 NODES = 7
-KINDS = {"eagle": Method.EAGLE, "parallel": Method.P_EAGLE, "medusa": Method.MEDUSA}
+KINDS = {"eagle": Method.EAGLE, "parallel": Method.P_EAGLE, "dflash": Method.DFLASH, "medusa": Method.MEDUSA}
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +36,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tiny = write_model(directory / "tiny.gguf", layers=4)
     write_eagle_head(directory / "eagle.gguf", tiny, draft_vocab=100)
     write_eagle_head(directory / "parallel.gguf", tiny, draft_vocab=100, mask_token=2)
+    write_dflash_head(directory / "dflash.gguf", tiny, draft_vocab=100)
     convert(medusa().write(directory / "medusa"), directory / "medusa.gguf", target=tiny, weight_type=WeightType.F32)
     write_hybrid_model(directory / "hybrid.gguf")
     return directory
@@ -98,6 +100,7 @@ def test_trees_as_the_heads_make_them_leave_the_text_as_it_is(engine: Engine, pl
     for prompt in PROMPTS:
         answer = ask(engine, prompt, GREEDY)
         assert answer.token_ids == ask(plain, prompt, GREEDY).token_ids
+        assert answer.metrics.trees > 0
     assert watched.branched > 20
     assert max(map(len, watched.drafts)) == NODES
 

@@ -29,6 +29,8 @@ from specchat.speculation.params import SamplingParams
 from specchat.speculation.sampler import Sampler
 from specchat.speculation.step import Draft, Step
 from tests.assistant_models import write_assistant, write_gemma4
+from tests.chained_models import write_chained_model
+from tests.dflash_models import write_dflash_head
 from tests.head_models import write_eagle_head, write_hybrid_model, write_nextn_sidecar
 from tests.heads.checkpoints import medusa
 from tests.tiny_model import write_model
@@ -44,9 +46,13 @@ PAIRS = {
     "eagle": ("tiny", "eagle", Method.EAGLE),
     "eagle, all shared": ("tiny", "shared", Method.EAGLE),
     "p-eagle": ("tiny", "parallel", Method.P_EAGLE),
+    "dflash": ("tiny", "dflash", Method.DFLASH),
+    "dflash, of a hybrid": ("hybrid", "hybrid-dflash", Method.DFLASH),
     "assistant": ("gemma4", "assistant", Method.MTP),
     "mtp in the target": ("hybrid", None, Method.MTP),
     "mtp beside the target": ("hybrid", "sidecar", Method.MTP),
+    "several in turn": ("chained", None, Method.MTP),
+    "several in turn, beside the target": ("chained", "chained-sidecar", Method.MTP),
 }
 
 
@@ -60,7 +66,12 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     convert(medusa().write(directory / "medusa"), directory / "medusa.gguf", target=tiny, weight_type=WeightType.F32)
     write_gemma4(directory / "gemma4.gguf")
     write_assistant(directory / "assistant.gguf")
-    write_hybrid_model(directory / "hybrid.gguf")
+    hybrid = write_hybrid_model(directory / "hybrid.gguf")
+    write_dflash_head(directory / "dflash.gguf", tiny, draft_vocab=100)
+    # Its target counts positions in several ways, as the targets of published heads do.
+    write_dflash_head(directory / "hybrid-dflash.gguf", hybrid, own_output=False, sections=(8, 0, 0, 0))
+    write_chained_model(directory / "chained.gguf")
+    write_chained_model(directory / "chained-sidecar.gguf", trunk=False)
     write_nextn_sidecar(directory / "sidecar.gguf")
     return directory
 
@@ -258,6 +269,9 @@ def test_a_build_that_hands_out_no_states_decodes_plainly_and_says_so(
         ("tiny", "eagle", Method.AUTO, "eagle"),
         ("tiny", "eagle", Method.EAGLE, "eagle"),
         ("tiny", "parallel", Method.AUTO, "p-eagle"),
+        ("tiny", "dflash", Method.AUTO, "dflash"),
+        ("tiny", "dflash", Method.DFLASH, "dflash"),
+        ("chained", None, Method.AUTO, "mtp"),
         ("gemma4", "assistant", Method.AUTO, "mtp"),
         ("hybrid", None, Method.AUTO, "mtp"),
         ("hybrid", "sidecar", Method.AUTO, "mtp"),
@@ -303,6 +317,12 @@ def test_without_a_head_to_draft_with_the_engine_says_what_is_missing(files: Pat
         opened(files, "tiny", None, Method.EAGLE)
     with pytest.raises(HeadMismatch, match="not trained to draft in parallel"):
         opened(files, "tiny", "eagle", Method.P_EAGLE)
+    with pytest.raises(HeadMismatch, match="DFlash head needs"):
+        opened(files, "tiny", None, Method.DFLASH)
+    with pytest.raises(HeadMismatch, match="no DFlash head"):
+        opened(files, "tiny", "eagle", Method.DFLASH)
+    with pytest.raises(HeadMismatch, match="states of 32 numbers and the model has 64"):
+        opened(files, "hybrid", "dflash", Method.AUTO)
     with pytest.raises(HeadMismatch, match="Medusa heads needs"):
         opened(files, "tiny", None, Method.MEDUSA)
     with pytest.raises(HeadMismatch, match="no NextN layer"):

@@ -36,6 +36,10 @@ class SparseModel:
         """Say that there is no vocabulary, so that llama.cpp makes up tokens: as many as `vocab_size` says."""
         self._writer.add_tokenizer_model("no_vocab")
 
+    def mask(self, token: int) -> None:
+        """The token that stands for one that is not known."""
+        self._writer.add_uint32("tokenizer.ggml.mask_token_id", token)
+
     def set(self, values: dict[str, Value] | None = None, **more: Value) -> None:
         """Hyperparameters under the architecture's prefix."""
         for name, value in {**(values or {}), **more}.items():

@@ -1,4 +1,4 @@
-"""EAGLE-3 heads of any dimensions, as files that are all header."""
+"""EAGLE-3 and DFlash heads of any dimensions, as files that are all header."""
 
 from __future__ import annotations
 
@@ -41,6 +41,43 @@ def eagle(
     if own_embedding:
         model.tensor("token_embd.weight", width, vocabulary)
     model.tensor("output.weight", width, draft_vocabulary or vocabulary)
+    if draft_vocabulary is not None:
+        model.tensor("d2t", draft_vocabulary, kind=Type.I64)
+    return model.write()
+
+
+def dflash(
+    path: Path,
+    *,
+    width: int = 1024,
+    layers: int = 4,
+    taps: int = 3,
+    heads: int = 16,
+    kv_heads: int = 8,
+    head: int = 64,
+    inner: int = 3072,
+    vocabulary: int = 8192,
+    draft_vocabulary: int | None = None,
+    own_embedding: bool = False,
+    kind: Type = Type.Q8_0,
+) -> Path:
+    """`dflash`: layers that read `taps` of the target's, and the target's matrices unless it has its own."""
+    model = SparseModel(path, "dflash", width=width, layers=layers, vocabulary=vocabulary, kind=kind, named=False)
+    model.unnamed()
+    model.set(feed_forward_length=inner, vocab_size=vocabulary, block_size=16, target_layers=list(range(taps)))
+    model.set({"attention.head_count": heads, "attention.head_count_kv": kv_heads})
+    model.set({"attention.key_length": head, "attention.value_length": head, "rope.dimension_count": head})
+    model.mask(2)
+    model.tensor("fc.weight", taps * width, width)
+    model.tensor("enc.output_norm.weight", width)
+    model.tensor("output_norm.weight", width)
+    for layer in range(layers):
+        model.attention(layer, heads=heads, kv_heads=kv_heads, head=head, normed=True)
+        model.norm(layer, "ffn_norm")
+        model.feed_forward(layer, inner)
+    if own_embedding:
+        model.tensor("token_embd.weight", width, vocabulary)
+        model.tensor("output.weight", width, draft_vocabulary or vocabulary)
     if draft_vocabulary is not None:
         model.tensor("d2t", draft_vocabulary, kind=Type.I64)
     return model.write()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from specchat.drafters.method import Method
-from specchat.llama import eagle3_file, medusa_file
+from specchat.llama import dflash_file, eagle3_file, medusa_file
 from specchat.llama.errors import LlamaError
 from specchat.llama.gguf import Header, read_header
 from specchat.llama.hidden import can_tap
@@ -14,6 +14,8 @@ _SHARED_SHAPE = ("key_length", "value_length", "key_length_swa", "value_length_s
 ASSISTANT = "gemma4-assistant"
 _NEXTN_ARCHITECTURES = frozenset({"qwen35", "qwen35moe"})
 """Whose NextN layers are driven here: one layer that drafts on from its own state."""
+_CHAINED_ARCHITECTURES = frozenset({"step35"})
+"""Whose NextN layers take turns: each was trained to draft one token further than the one before."""
 
 
 class HeadMismatch(LlamaError):
@@ -27,6 +29,8 @@ def method_of(path: Path) -> Method | None:
         return Method.P_EAGLE if drafts_in_parallel(header) else Method.EAGLE
     if header.architecture == medusa_file.ARCHITECTURE:
         return Method.MEDUSA
+    if header.architecture == dflash_file.ARCHITECTURE:
+        return Method.DFLASH
     if header.architecture == ASSISTANT:
         return Method.MTP
     return Method.MTP if header.n_nextn and "blk.0.attn_norm.weight" not in header.tensors else None
@@ -39,7 +43,13 @@ def drafts_in_parallel(head: Header) -> bool:
 
 def has_own_head(target: Header) -> bool:
     """Whether a model's own file holds a NextN layer that can draft for it here."""
-    return target.architecture in _NEXTN_ARCHITECTURES and target.n_nextn == 1 and _has_nextn_tensors(target)
+    alone = target.architecture in _NEXTN_ARCHITECTURES and target.n_nextn == 1
+    return (alone or takes_turns(target)) and _has_nextn_tensors(target)
+
+
+def takes_turns(head: Header) -> bool:
+    """Whether NextN layers draft one token each, one after another, however many there are."""
+    return head.architecture in _CHAINED_ARCHITECTURES and head.n_nextn > 0
 
 
 def _has_nextn_tensors(header: Header) -> bool:
@@ -121,15 +131,25 @@ def _nextn_mismatch(head: Header, target: Header) -> str | None:
         return (
             f"it was made for models of architecture {head.architecture!r}, and this is one of {target.architecture!r}"
         )
-    if head.architecture not in _NEXTN_ARCHITECTURES:
+    if head.architecture not in _NEXTN_ARCHITECTURES | _CHAINED_ARCHITECTURES:
         return f"NextN layers of architecture {head.architecture!r} can't be driven here"
-    if head.n_nextn != 1:
+    if head.n_nextn != 1 and not takes_turns(head):
         return f"it has {head.n_nextn} NextN layers, and only single ones can be driven here"
     if (width := head.number("embedding_length")) != (theirs := target.number("embedding_length")):
         return f"it was made for models {width:,} wide, and this one is {theirs:,}"
     if head.n_layer != target.n_layer:
         return f"it was made for models {head.n_layer:,} layers deep, and this one is {target.n_layer:,}"
+    if takes_turns(head) and not _has_output(head):
+        return "it has no output matrix"
     return _other_vocabulary(head, target)
+
+
+def _has_output(head: Header) -> bool:
+    """Whether each NextN layer has a matrix to make logits with: llama.cpp aborts where one has none."""
+    split = head.metadata.get("split.count", 0)
+    own = (f"blk.{head.n_layer + i}.nextn.shared_head_head.weight" for i in range(head.n_nextn))
+    whole = "output.weight" in head.tensors or all(name in head.tensors for name in own)
+    return whole or (isinstance(split, int) and split > 1)
 
 
 def _assistant_mismatch(head: Header, target: Header) -> str | None:

@@ -140,7 +140,7 @@ def assistant_rig(directory: Path, **options: int) -> Rig:
 
 def dflash_rig(directory: Path, **options: int) -> Rig:
     """A rig with a DFlash head, which drafts a block in one pass."""
-    return Rig(Model(directory / "tiny.gguf"), HeadModel(directory / "dflash.gguf"), Method.P_EAGLE, **options)
+    return Rig(Model(directory / "tiny.gguf"), HeadModel(directory / "dflash.gguf"), Method.DFLASH, **options)
 
 
 RIGS = {

@@ -51,7 +51,8 @@ def fresh(rig: Rig, ids: list[int], limit: int) -> Draft:
 def some_path(draft: Draft, chance: random.Random) -> list[int]:
     """The nodes of a path from the root to any node of the draft, which may be no node at all."""
     parents = draft.parents or [node - 1 for node in range(len(draft))]
-    node, path = chance.randrange(-1, len(draft)), []
+    node = chance.randrange(-1, len(draft))
+    path: list[int] = []
     while node >= 0:
         path.insert(0, node)
         node = parents[node]
