@@ -13,11 +13,11 @@ _HEADS, _KV_HEADS, _SIZE, _WINDOW = 2, 1, 32, 512
 _SLIDING = (True, True, True, False)
 
 
-def write_gemma4(path: Path, *, seed: int = 0) -> Path:
+def write_gemma4(path: Path, *, window: int = _WINDOW, seed: int = 0) -> Path:
     """A model of width 64 with a sliding window in three of its four layers."""
     names, types = vocabulary()
     writer = GgufWriter(path, "gemma4", seed)
-    _describe(writer, "gemma4", _WIDTH, _SLIDING)
+    _describe(writer, "gemma4", _WIDTH, _SLIDING, window)
     writer.gguf.add_uint32("gemma4.embedding_length_per_layer_input", 0)
     add_tokenizer(writer, names, types)
     writer.matrix("token_embd.weight", len(names), _WIDTH, spread=0.4)
@@ -34,11 +34,11 @@ def write_gemma4(path: Path, *, seed: int = 0) -> Path:
     return path
 
 
-def write_assistant(path: Path, *, target_width: int = _WIDTH, seed: int = 1) -> Path:
+def write_assistant(path: Path, *, target_width: int = _WIDTH, window: int = _WINDOW, seed: int = 1) -> Path:
     """The assistant of `write_gemma4`'s model: narrower, without keys and values of its own."""
     names, types = vocabulary()
     writer = GgufWriter(path, "gemma4-assistant", seed)
-    _describe(writer, "gemma4-assistant", _OWN_WIDTH, _SLIDING[-2:])
+    _describe(writer, "gemma4-assistant", _OWN_WIDTH, _SLIDING[-2:], window)
     writer.gguf.add_uint32("gemma4-assistant.embedding_length_out", target_width)
     writer.gguf.add_uint32("gemma4-assistant.nextn_predict_layers", 2)
     add_tokenizer(writer, names, types)
@@ -54,9 +54,9 @@ def write_assistant(path: Path, *, target_width: int = _WIDTH, seed: int = 1) ->
     return path
 
 
-def _describe(writer: GgufWriter, architecture: str, width: int, sliding: tuple[bool, ...]) -> None:
+def _describe(writer: GgufWriter, architecture: str, width: int, sliding: tuple[bool, ...], window: int) -> None:
     g = writer.gguf
-    g.add_context_length(512)
+    g.add_context_length(2048)
     g.add_embedding_length(width)
     g.add_block_count(len(sliding))
     g.add_feed_forward_length(_FFN)
@@ -70,7 +70,7 @@ def _describe(writer: GgufWriter, architecture: str, width: int, sliding: tuple[
     g.add_layer_norm_rms_eps(1e-5)
     g.add_rope_freq_base(10_000.0)
     g.add_rope_dimension_count(_SIZE)
-    g.add_sliding_window(_WINDOW)
+    g.add_sliding_window(window)
     g.add_array(f"{architecture}.attention.sliding_window_pattern", list(sliding))
 
 

@@ -36,18 +36,6 @@ __all__ = [
 _FILE_NAME: Final = "models.toml"
 _ID: Final = re.compile(r"\w[\w.-]*", re.ASCII)
 _RESERVED: Final = "none"
-_INSTEAD_OF_A_HEAD: Final = "suffix"
-
-
-_HEAD_NAMES: Final = {
-    HeadKind.MTP: "an MTP head",
-    HeadKind.EAGLE: "an EAGLE-3 head",
-    HeadKind.MEDUSA: "Medusa heads",
-    HeadKind.DFLASH: "a DFlash head",
-    HeadKind.ASSISTANT: "an MTP assistant",
-}
-_DRIVEN: Final = frozenset((HeadKind.MTP, HeadKind.EAGLE, HeadKind.MEDUSA, HeadKind.DFLASH))
-"""The kinds that are fetched with their model and counted before that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +73,6 @@ class Entry:
     """Its place where trained heads can't be used; None: `rank`."""
     drafter: HeadKind | None = None
     """The kind of the head that was trained for this model; its file is `draft`, None where it is in the target's."""
-    head: Source | None = None
-    """The file of a head that is neither fetched nor loaded by itself yet: `draft` is None."""
 
     @property
     def drafted_by(self) -> str:
@@ -102,16 +88,6 @@ class Entry:
         if isinstance(self.draft, CutFromTarget):
             return "own layers"
         return "text only" if self.draft is None else "draft model"
-
-    @property
-    def fallback(self) -> str | None:
-        """The sentence that says so, where the model's own head is not fetched with it."""
-        if self.drafter is None or self.drafter in _DRIVEN:
-            return None
-        return (
-            f"{self.name} comes with {_HEAD_NAMES[self.drafter]}, which is not fetched by itself yet. "
-            f"It drafts by the method {self.method or _INSTEAD_OF_A_HEAD} instead; --draft takes a file of it."
-        )
 
     @property
     def hub_sources(self) -> tuple[HubFile | HubQuery, ...]:
@@ -195,15 +171,13 @@ def _entry(table: Table) -> Entry:
     table.allow(*_KEYS)
     _check_id(table)
     target, drafter = table.needed("target", table.table("target")), _drafter(table)
-    draft = _draft(table, drafter)
-    unusable = drafter is not None and drafter not in _DRIVEN
     rank = table.number("rank", "a whole number", least=0)
     return Entry(
         id=table.name,
         name=table.text("name", "a text") or table.name,
         target=read_source(target),
-        draft=None if unusable else draft,
-        method=table.text("method", "the name of a method") or (_INSTEAD_OF_A_HEAD if unusable else None),
+        draft=_draft(table, drafter),
+        method=table.text("method", "the name of a method"),
         context=table.number("context", "a number of tokens"),
         sampling=read_sampling(table.table("sampling")),
         sampling_without_thinking=read_sampling(table.table("sampling_without_thinking")),
@@ -214,7 +188,6 @@ def _entry(table: Table) -> Entry:
         rank=rank,
         rank_without_head=_rank_without_head(table, rank, drafter),
         drafter=drafter,
-        head=draft if unusable and not isinstance(draft, CutFromTarget) else None,
     )
 
 

@@ -9,9 +9,8 @@ class HeadKind(StrEnum):
     """Kinds of trained head that a model may come with, as named in the catalogue."""
 
     MTP = "mtp"
-    """Layers that predict further tokens, inside the target's file or in one of their own."""
+    """Layers that predict further tokens: in the target's file, or in one of their own, which may be an assistant that
+    reads the target's cache (Gemma 4)."""
     EAGLE = "eagle"
     MEDUSA = "medusa"
     DFLASH = "dflash"
-    ASSISTANT = "assistant"
-    """A small MTP model that reads the target's own cache."""

@@ -19,7 +19,7 @@ from specchat.chat.preferences import read_preferences
 from specchat.chat.prompt import PromptBuilder
 from specchat.chat.template import ChatTemplate
 from specchat.chat.turn import StopStrings, Turn
-from specchat.drafters.heads.pairing import has_own_head, method_of
+from specchat.drafters.heads.pairing import has_own_head, method_of, whole_header
 from specchat.drafters.layer_skip import cut_draft, default_layer_set, draft_directory, stored_layer_set
 from specchat.drafters.method import HEAD_METHODS, HEAD_OF, Method
 from specchat.engine.engine import Engine
@@ -30,7 +30,6 @@ from specchat.fit.pairs import Pair
 from specchat.llama.context_params import KVType
 from specchat.llama.devices import DeviceMemory, device_memory
 from specchat.llama.errors import LlamaError
-from specchat.llama.gguf import read_header
 from specchat.speculation.params import SamplingParams
 
 _A_LOSS, _LONG_ENOUGH = 0.97, 32
@@ -165,7 +164,7 @@ def open_session(
     """
     catalogue = catalogue or Catalogue()
     entry = _chosen(request, catalogue)
-    notes: list[str] = [entry.fallback] if entry.fallback else []
+    notes: list[str] = []
     target = locate(entry.target, entry.id)
     draft = _draft(request, entry, catalogue, target, notes)
     settings = EngineSettings(
@@ -222,7 +221,7 @@ def _method(request: ModelRequest, entry: Entry, target: Path, draft: Path | Non
         # A fixed depth is one drafter's: the draft model's or the head's, else that of text already seen.
         if draft is not None:
             return method_of(draft) or Method.DRAFT
-        return Method.MTP if has_own_head(read_header(target)) else Method.SUFFIX
+        return Method.MTP if has_own_head(whole_header(target)) else Method.SUFFIX
     if request.method is None and request.draft not in (None, NO_DRAFT):
         # A draft that was named is to be used, also where the entry prefers another method.
         return Method.AUTO

@@ -73,7 +73,9 @@ def ask(
         str | None,
         typer.Option("-k", "--draft-tokens", metavar="N", help="Tokens drafted a step, 0 to 64 or auto [auto]."),
     ] = None,
-    tree: Annotated[bool, typer.Option("--tree", help="Let a trained head draft trees, not chains.")] = False,
+    tree: Annotated[
+        bool, typer.Option("--tree", help="Let a trained head draft trees, not chains; they round differently.")
+    ] = False,
     accept: Annotated[
         AcceptanceMode | None,
         typer.Option("--accept", help="Acceptance rule [exact; coupled with --seed]. typical is lossy."),

@@ -139,7 +139,7 @@ def _facts(entry: Entry) -> dict[str, Any]:
         "thinking": None if entry.thinking is None else asdict(entry.thinking),
         "license": entry.license,
         "gated": entry.gated or None,
-        "note": " ".join(filter(None, (entry.note, entry.fallback))),
+        "note": entry.note,
     }
     return {name: value for name, value in facts.items() if value not in (None, "", {})}
 

@@ -98,8 +98,6 @@ def _verdict(
 ) -> Verdict:
     catalogue = Catalogue()
     entry = catalogue.find(model)
-    if entry.fallback:
-        diagnostics.note(entry.fallback)
     pair = _pair(entry, catalogue, draft, elsewhere, diagnostics)
     context = settings.context if settings.context is not None else entry.context
     with Check(vram) as check:

@@ -107,7 +107,9 @@ class MedusaDrafter:
             return self._draft(limit, self._sampler)
         except (LlamaError, ValueError) as error:
             # A row that makes no distribution is a ValueError.
-            self.note = f"The Medusa heads stopped drafting ({str(error).rstrip('.')}): the answer is decoded plainly."
+            self.note = (
+                f"The Medusa heads stopped drafting ({str(error).rstrip('.')}); the text is the same without them."
+            )
             return Draft()
 
     def _draft(self, limit: int, sampler: Ranking) -> Draft:

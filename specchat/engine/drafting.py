@@ -81,6 +81,8 @@ class Drafting:
                 f"{self._model.name} keeps a running state or a sliding window, so it can't read trees of drafts: "
                 "chains are drafted."
             )
+        if not self._head.drafts_trees:
+            return "NextN layers draft chains, not trees."
         return "A tree takes two drafted tokens at least: one is a chain."
 
     def _context_for_head(self, head: HeadPlan) -> Context | None:
@@ -105,7 +107,7 @@ class Drafting:
             threads=self._threads,
             layer_inputs=() if head is None else head.layer_inputs,
             nextn=head is not None and head.nextn,
-            tree=head is not None and self._settings.tree and can_branch(self._model),
+            tree=head is not None and head.drafts_trees and self._settings.tree and can_branch(self._model),
         )
 
     def _context(self, model: Model, params: ContextParams) -> Context:
@@ -150,6 +152,8 @@ class Drafting:
 
     def _chooser(self, free: dict[str, Drafter], models: dict[str, Drafter], method: Method) -> Drafter:
         drafts = [] if self._settings.draft is None else [self._settings.draft.name, self._settings.draft_kv_type.name]
+        # A tree of so many nodes brings and costs something else than a chain.
+        drafts += ["tree"] if self._settings.tree else []
         costs = Costs([*self._key(), *drafts], [*free], [*models], self._settings.depth, self._settings.costs)
         return AutoDrafter(costs, free, models, method=method)
 
@@ -256,4 +260,4 @@ class Drafting:
 
 
 def _cannot_draft(error: LlamaError) -> str:
-    return f"The trained head can't draft, so the answer is decoded plainly. {error}"
+    return f"The trained head can't draft; the text is the same without it. {error}"

@@ -137,11 +137,13 @@ class Engine:
             )
         self._require_known_tokens(settings.sampling.logit_bias)
         self._cancelled = cancelled
+        sampler = Sampler(settings.sampling, acceptance_rule(settings.accept, settings.seed, settings.branch))
+        self._say_where_trees_are_chains(sampler)
         loop = Loop(
             self.target,
             # The engine's own drafter sees nothing of a plain answer; it reads that text when it next begins.
             self.drafter if settings.speculate else NoDrafter(),
-            Sampler(settings.sampling, acceptance_rule(settings.accept, settings.seed, settings.branch)),
+            sampler,
             # A running state forgets no more tokens than it keeps snapshots.
             depth=min(self.settings.depth, self.target.most_taken_back) if settings.speculate else 0,
             stop=StopRule(self.vocab.is_end_of_generation, settings.max_tokens, watcher or Unwatched()),
@@ -150,6 +152,11 @@ class Engine:
         )
         timings = Timings(prompt_tokens=len(prompt))
         return Answer(self._steps(loop, list(prompt), timings, progress), loop, timings)
+
+    def _say_where_trees_are_chains(self, sampler: Sampler) -> None:
+        sentence = "With a seed (--accept coupled) chains are drafted, not trees: they are kept more often there."
+        if self.target.params.n_seq_max > 1 and not sampler.may_branch and sentence not in {*self._said, *self._notes}:
+            self._notes.append(sentence)
 
     def _require_known_tokens(self, biased: Iterable[int]) -> None:
         unknown = next((token for token in biased if token >= self.vocab.size), None)

@@ -21,6 +21,7 @@ from specchat.drafters.heads.pairing import (
     require_eagle_pair,
     require_nextn_pair,
     takes_turns,
+    whole_header,
 )
 from specchat.drafters.method import HEAD_METHODS, Method
 from specchat.engine.settings import EngineSettings
@@ -53,6 +54,11 @@ class HeadPlan:
         return self.method is Method.MTP
 
     @property
+    def drafts_trees(self) -> bool:
+        """Whether it can go from one branch to another: what reads the target's cache, or takes turns, goes on only."""
+        return self.method is not Method.MTP
+
+    @property
     def in_target(self) -> bool:
         """Whether the target is to be loaded with its NextN layers."""
         return self.path is None
@@ -67,7 +73,7 @@ def planned_head(settings: EngineSettings) -> HeadPlan | None:
     method, path = _method(settings), settings.draft
     if method is None:
         return None
-    target, name = read_header(settings.target), settings.target.name
+    target, name = whole_header(settings.target), settings.target.name
     if method in (Method.EAGLE, Method.P_EAGLE):
         if path is None:
             raise HeadMismatch("Drafting with an EAGLE-3 head needs its file: name it with --draft.")
@@ -91,7 +97,7 @@ def planned_head(settings: EngineSettings) -> HeadPlan | None:
             f"{name} has no NextN layer that can draft here. Name a file that holds one with --draft, or use another "
             "--method."
         )
-    require_nextn_pair((path or settings.target).name, read_header(path or settings.target), name, target)
+    require_nextn_pair((path or settings.target).name, target if path is None else read_header(path), name, target)
     return HeadPlan(method, path)
 
 
@@ -113,7 +119,7 @@ def _method(settings: EngineSettings) -> Method | None:
         return None
     if settings.draft is not None:
         return method_of(settings.draft)
-    return Method.MTP if settings.method is Method.AUTO and has_own_head(read_header(settings.target)) else None
+    return Method.MTP if settings.method is Method.AUTO and has_own_head(whole_header(settings.target)) else None
 
 
 # A method's own modules are imported where it is used: the first token waits for every import.
@@ -161,7 +167,8 @@ def _open_trained_layer(
     rows = TargetRows(head.n_features, target.n_batch + 1, _copier(target, plan))
     is_end = target.model.vocab.is_end_of_generation
     kind = AssistantDrafter if model.header.architecture == ASSISTANT else HeadDrafter
-    drafter = kind(head, rows, model.name, is_end, cancelled, method=plan.method, leaves=target.params.n_seq_max)
+    leaves = target.params.n_seq_max if plan.drafts_trees else 1
+    drafter = kind(head, rows, model.name, is_end, cancelled, method=plan.method, leaves=leaves)
     target.watch(drafter.take_pass)
     return drafter
 

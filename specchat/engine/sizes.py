@@ -9,8 +9,7 @@ from specchat.llama.context_params import ContextParams, KVType
 _DRAFT_UBATCH = 128
 """The draft reads its prompt in smaller pieces: a fourth of the compute buffer, at no loss of speed."""
 _TREE_LEAVES = 4
-"""Ends of a draft tree. A pass over eight rows costs little more than one on a card, and more branches than that find
-no room in it; four sequences take no byte more than one."""
+"""Ends of a draft tree: a pass over eight rows costs little more than one on a card, and has no room for more."""
 _SNAPSHOTS = 8
 """States of a recurrent model to roll back to: each is as large as the state itself."""
 
@@ -34,7 +33,7 @@ def target_params(
     return ContextParams(
         n_ctx=settings.context or min(n_ctx_train or DEFAULT_CONTEXT, DEFAULT_CONTEXT),
         n_outputs_max=depth + 1,
-        n_seq_max=min(_TREE_LEAVES, depth) if tree else 1,
+        n_seq_max=_leaves(depth) if tree else 1,
         threads=threads,
         n_rs_seq=min(depth, _SNAPSHOTS) if recurrent else 0,
         kv_type=settings.kv_type,
@@ -42,6 +41,11 @@ def target_params(
         layer_inputs=layer_inputs,
         nextn=nextn,
     )
+
+
+def _leaves(depth: int) -> int:
+    # One, two and four sequences take the same memory to the byte; three take more.
+    return next(leaves for leaves in (_TREE_LEAVES, 2, 1) if leaves <= max(1, depth))
 
 
 def draft_params(n_ctx: int, *, threads: int, kv_type: KVType = KVType.F16) -> ContextParams:

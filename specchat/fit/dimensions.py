@@ -94,3 +94,5 @@ class Shape:
     """Tokens that an EAGLE-3 or DFlash head can draft; 0 for any other model."""
     taps: int = 0
     """Layers of the target that such a head reads; 0 where that isn't known, and for any other model."""
+    states: int = 0
+    """Width of the states that an assistant takes and gives: its target's. 0 for any other model: its own."""

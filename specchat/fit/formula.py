@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from specchat.catalogue.head_kind import HeadKind
+from specchat.drafters.heads.pairing import ASSISTANT
 from specchat.fit.demand import Bytes, Demand, ModelDemand
 from specchat.fit.dimensions import Layer, Shape
 from specchat.fit.graphs import Pass, graph_bytes, input_bytes
@@ -36,6 +37,8 @@ class _Context:
     n_ubatch: int
     n_outputs_max: int
     n_rs_seq: int
+    n_written: int
+    """Rows that one pass writes to the cache at most."""
 
 
 def _padded_cells(n: int) -> int:
@@ -50,6 +53,7 @@ def _target_context(request: FitRequest) -> _Context:
         n_ubatch=min(request.n_ubatch, request.context),
         n_outputs_max=request.n_outputs_max,
         n_rs_seq=request.n_rs_seq,
+        n_written=min(request.n_ubatch, request.context),
     )
 
 
@@ -61,11 +65,16 @@ def _draft_context(request: FitRequest) -> _Context:
         n_ubatch=min(request.draft_ubatch, request.context),
         n_outputs_max=1,
         n_rs_seq=0,
+        n_written=min(request.draft_ubatch, request.context),
     )
 
 
-def _head_context(request: FitRequest, head: HeadKind) -> _Context:
+def _head_context(request: FitRequest, head: HeadKind, architecture: str) -> _Context:
     context = _draft_context(request)
+    if architecture == ASSISTANT:
+        # It looks at the target's cache.
+        ours = _target_context(request)
+        return replace(context, kind=ours.kind, flash=ours.flash, n_written=ours.n_written)
     # llama.cpp takes heads in a file of their own for encoders, which give out every row.
     every_row = head in (HeadKind.EAGLE, HeadKind.DFLASH)
     return replace(context, n_outputs_max=context.n_ubatch) if every_row else context
@@ -83,13 +92,13 @@ def _require_whole_blocks(shape: Shape, kind: KVType) -> None:
     if odd:
         raise LlamaError(
             f"This {shape.architecture} model can't have a quantised KV cache: its heads of {odd} elements don't "
-            f"divide into blocks of {_BLOCK}. Use --kv f16."
+            f"divide into blocks of {_BLOCK}. Use --kv f16, for a draft --draft-kv f16."
         )
 
 
 def _window_cells(shape: Shape, context: _Context) -> int:
-    """Cells of a sliding layer: the window and one micro-batch, with `swa_full` off."""
-    return _padded_cells(min(context.cells, shape.window + context.n_ubatch))
+    """Cells of a sliding layer: the window and one pass, with `swa_full` off."""
+    return _padded_cells(min(context.cells, shape.window + context.n_written))
 
 
 def _state_bytes(shape: Shape) -> int:
@@ -139,6 +148,7 @@ def _compute(
         window_cells=window,
         flash=context.flash,
         n_rs_seq=context.n_rs_seq,
+        quantised=context.kind is not KVType.F16,
     )
     whole = graph_bytes(shape, one) if head is None else head_graph_bytes(shape, one, head)
     if not request.on_device:
@@ -147,7 +157,11 @@ def _compute(
     on_device = whole if any(places) or shape.weights.on_device(layers) else 0
     if on_device and context.kind is not KVType.F16:
         # CUDA's kernels for quantised caches first unpack one layer's keys and values (ggml-cuda/fattn.cu).
-        on_device += 2 * max(context.cells * (layer.keys + layer.values) for layer in shape.layers if layer.attends)
+        on_device += 2 * max(
+            (window if layer.slides else context.cells) * (layer.keys + layer.values)
+            for layer in shape.layers
+            if layer.attends
+        )
     if on_device and not all(places):
         # Long batches compute even the host's layers on the GPU: their weights visit it one tensor at a time.
         on_device += shape.weights.largest
@@ -162,11 +176,10 @@ def demand_of_shapes(target: Shape, draft: Shape | None, request: FitRequest, he
     """
     small = _drafting_shape(target, draft, head)
     taps = (draft and draft.taps) or N_TAPS
-    context = _draft_context(request) if head is None else _head_context(request, head)
-    theirs = None if small is None else _demand(small, context, request, head)
+    theirs = None if small is None else _draft_demand(small, request, head)
     return Demand(
         target=_demand(target, _target_context(request), request) + target_rows(head, target.width, request, taps=taps),
-        draft=None if small is None or theirs is None else theirs + head_rows(head, small.width, request),
+        draft=theirs,
         context=request.context,
         exact=False,
         on_device=request.on_device,
@@ -174,7 +187,13 @@ def demand_of_shapes(target: Shape, draft: Shape | None, request: FitRequest, he
     )
 
 
+def _draft_demand(small: Shape, request: FitRequest, head: HeadKind | None) -> ModelDemand:
+    """The share of what drafts: a model, or a head with the states that it hands out."""
+    context = _draft_context(request) if head is None else _head_context(request, head, small.architecture)
+    return _demand(small, context, request, head) + head_rows(head, small.states or small.width, request)
+
+
 def _drafting_shape(target: Shape, draft: Shape | None, head: HeadKind | None) -> Shape | None:
-    if head is HeadKind.MTP:
+    if head is HeadKind.MTP and (draft is None or draft.architecture != ASSISTANT):
         return nextn_shape(target, in_file=True) if draft is None else nextn_shape(draft, in_file=False)
     return draft

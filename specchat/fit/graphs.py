@@ -26,6 +26,8 @@ class Pass:
     """Cells of sliding layers; 0 without any."""
     flash: bool
     n_rs_seq: int
+    quantised: bool = False
+    """Whether the cache is."""
 
     @property
     def masks(self) -> int:
@@ -43,7 +45,7 @@ def graph_bytes(shape: Shape, one: Pass) -> int:
 
 def input_bytes(shape: Shape, one: Pass) -> int:
     """What the host keeps for a pass that is computed on a device: masks and embedded rows."""
-    return one.masks + shape.width * one.rows * _F32
+    return one.masks + (shape.states or shape.width) * one.rows * _F32
 
 
 def _widest(shape: Shape, layer: Layer, one: Pass) -> int:

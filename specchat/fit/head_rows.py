@@ -37,7 +37,7 @@ def target_rows(head: HeadKind | None, width: int, request: FitRequest, *, taps:
 
 
 def head_rows(head: HeadKind | None, width: int, request: FitRequest) -> ModelDemand:
-    """What a head of this width hands out on the host: its own states, from which it drafts on."""
+    """What a head hands out on the host: its own states of this width, from which it drafts on."""
     drafts_on = head in (HeadKind.MTP, HeadKind.EAGLE)
     return _rows(0, width, request.draft_ubatch, request) if drafts_on else ModelDemand()
 

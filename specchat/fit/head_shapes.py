@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
+from specchat.drafters.heads.pairing import ASSISTANT
 from specchat.fit.dimensions import Layer, Shape, ShapeUnknown
 from specchat.fit.placement import Weights
 from specchat.llama import eagle3_file, medusa_file
@@ -11,6 +13,10 @@ from specchat.llama.gguf import Header
 
 _FEED_FORWARD = 4
 """Times the width: what a feed-forward block has where nothing says so."""
+ASSISTED: Final = "gemma4"
+"""The architecture whose MTP heads are models of their own that look at its cache."""
+_ASSISTANT_WIDTH, _ASSISTANT_LAYERS, _ASSISTANT_INNER = 1024, 4, 8192
+"""Those of Gemma 4's assistants for the 12B, the 26B and the 31B."""
 
 
 def nextn_shape(model: Shape, *, in_file: bool) -> Shape:
@@ -59,4 +65,24 @@ def supposed_eagle(target: Shape, size: int) -> Shape:
         layers=(layer,),
         weights=Weights(0, (size,), 0),
         draft_vocabulary=target.vocabulary,
+    )
+
+
+def supposed_assistant(target: Shape, size: int) -> Shape:
+    """An assistant for `target` of which only the `size` of its file is known: it attends as the target's last layers.
+
+    It reads their cells and has none of its own. Its weights are all taken for one layer's, so that none are left on
+    the host.
+    """
+    last = target.layers[-_ASSISTANT_LAYERS:]
+    layers = tuple(replace(layer, caches=False, sparse=False, inner=_ASSISTANT_INNER) for layer in last)
+    return Shape(
+        architecture=ASSISTANT,
+        width=_ASSISTANT_WIDTH,
+        vocabulary=target.vocabulary,
+        trained_context=target.trained_context,
+        layers=layers,
+        weights=Weights(0, (size, *[0] * (len(layers) - 1)), 0),
+        window=target.window,
+        states=target.width,
     )

@@ -6,18 +6,18 @@ from pathlib import Path
 from typing import Final
 
 from specchat.catalogue.head_kind import HeadKind
-from specchat.drafters.heads.pairing import has_own_head, method_of
+from specchat.drafters.heads.pairing import ASSISTANT, has_own_head, method_of, whole_header
 from specchat.drafters.method import HEAD_OF, Method
 from specchat.engine.settings import EngineSettings
 from specchat.fit.dimensions import Shape
 from specchat.fit.pairs import Pair, Source
 from specchat.llama import dflash_file, eagle3_file, medusa_file
-from specchat.llama.gguf import read_header
 
 _BY_ARCHITECTURE: Final = {
     eagle3_file.ARCHITECTURE: HeadKind.EAGLE,
     medusa_file.ARCHITECTURE: HeadKind.MEDUSA,
     dflash_file.ARCHITECTURE: HeadKind.DFLASH,
+    ASSISTANT: HeadKind.MTP,
 }
 
 
@@ -48,4 +48,4 @@ def _kind_of_file(path: Path) -> HeadKind | None:
 
 
 def _has_own_head(target: Source) -> bool:
-    return target.nextn is not None if isinstance(target, Shape) else has_own_head(read_header(target))
+    return target.nextn is not None if isinstance(target, Shape) else has_own_head(whole_header(target))

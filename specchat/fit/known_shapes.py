@@ -5,6 +5,7 @@ Sizes and hashes of files are the catalogue's. Where a row's dimensions come fro
 [src]   a public file that names them;
 [mem]   the published configuration as remembered, and checked: what the file's size leaves for each weight that the
         dimensions imply are the bits of its quantisation (4.78 to 4.85 of Q4_K_M's layers, 8.5 of Q8_0).
+[size]  checked by the size of the file as well.
 A model whose dimensions are not known is not here.
 """
 
@@ -14,14 +15,15 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final
 
+from specchat.drafters.heads.pairing import ASSISTANT
 from specchat.fit.dimensions import Experts, Layer, NextN, RunningState, Shape
 from specchat.fit.placement import Weights
 
 _QUANTS: Final = {"Q4_K": (144, 256), "Q6_K": (210, 256), "Q8_0": (34, 32)}
 """Bytes a block and elements a block."""
 # Bytes before the first tensor: nearly all is the vocabulary. Measured with llama.cpp's vocabulary files; 0 where no
-# such file is at hand, which counts the header as weights.
-_QWEN, _LLAMA3, _SMOLLM = 5_954_827, 7_818_140, 1_785_664
+# such file is at hand, which counts the header as weights; Gemma 4's is what its assistants' tensors leave.
+_QWEN, _LLAMA3, _SMOLLM, _GEMMA4 = 5_954_827, 7_818_140, 1_785_664, 15_767_664
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +52,14 @@ class _Known:
     window: int = 0
     every: int = 0
     """One layer of so many attends to everything: the others see a window or keep a running state. 0: all do."""
+    wide: tuple[int, int] | None = None
+    """KV heads, and the length of each, of the layers that attend to everything; None: as the others'."""
     experts: Experts | None = None
     state: RunningState | None = None
     nextn_bytes: int = 0
     """The layer that predicts further tokens (MTP), if there is one."""
+    states: int = 0
+    """An assistant's: the width of its target."""
 
 
 _DELTA_NET: Final = RunningState(
@@ -118,6 +124,26 @@ _KNOWN: Final = (
     _Known("", "a7cbd3ecc0e3f9b333edee61ae66bc87ed713c5d49587a8355814722ed329e0f",
            17_106_773_120, 0, "qwen35", 64, 5120, 24, 4, 256, 17408, 248_320, 262_144,
            every=4, state=_DELTA_NET, nextn_bytes=289_528_736),
+    # Gemma 4 [src] [size]: layers that see everything have keys alone, which serve as values too. An assistant's
+    # tensors make up its size to 128 bytes; of the 26B's quantisation, which is a mix, only the size is known.
+    _Known("gemma-4-12b-it-Q4_K_M.gguf", "0a270ec9fe6b34f4a0d33992b6135117b484ebc4766ab76b51d4ae8c457e4c42",
+           7_121_861_440, _GEMMA4, "gemma4", 48, 3840, 16, 8, 256, 15360, 262_144, 131_072,
+           output=None, window=1024, every=6, wide=(1, 512)),
+    _Known("gemma-4-26B-A4B-it-UD-Q4_K_M.gguf", "34c746b1d50ab813e29cd46c4796e3f43c741901a582f93a67b55b9fc9687b35",
+           16_947_539_744, _GEMMA4, "gemma4", 30, 2816, 16, 8, 256, 2112, 262_144, 262_144,
+           output=None, window=1024, every=6, wide=(2, 512), experts=Experts(128, 8, 704)),
+    _Known("gemma-4-31B-it-Q4_K_M.gguf", "9fdf3dc8b0384830b4402d151388c140bd8eb2abf8d60588d8224231198254a1",
+           18_323_731_456, _GEMMA4, "gemma4", 60, 5376, 32, 16, 256, 21504, 262_144, 262_144,
+           output=None, window=1024, every=6, wide=(4, 512)),
+    _Known("mtp-gemma-4-12b-it-Q8_0.gguf", "145db9094bc0f85f1701e255a2ed216dcc9800fc8bc8631ad00905b456bd451b",
+           465_109_248, _GEMMA4, ASSISTANT, 4, 1024, 16, 8, 256, 8192, 262_144, 131_072,
+           embedding="Q8_0", output=None, window=1024, every=4, wide=(1, 512), states=3840),
+    _Known("mtp-gemma-4-26B-A4B-it.gguf", "6326fb9f5e487aa8dcdd313a091e3c67724cb2a666ec3b7d2895b5b26d93ed1b",
+           461_766_816, _GEMMA4, ASSISTANT, 4, 1024, 16, 8, 256, 8192, 262_144, 262_144,
+           embedding="Q8_0", output=None, window=1024, every=4, wide=(2, 512), states=2816),
+    _Known("mtp-gemma-4-31B-it.gguf", "5ae8b0117bed601e8924c6305bd5b0585de361d51f0e77091bcb4252cf1f27de",
+           514_687_104, _GEMMA4, ASSISTANT, 4, 1024, 32, 16, 256, 8192, 262_144, 262_144,
+           embedding="Q8_0", output=None, window=1024, every=4, wide=(4, 512), states=5376),
     # Gemma and SmolLM [mem].
     _Known("gemma-3-270m-it-Q8_0.gguf", "0ef57d2c838458a1952664260dcba38e5bdda37494f3af732f06e4add24068e3",
            291_545_600, 0, "gemma3", 18, 640, 4, 1, 256, 2048, 262_144, 32_768,
@@ -155,21 +181,30 @@ def _weights(known: _Known) -> Weights:
     )
 
 
-def _shape(known: _Known) -> Shape:
-    attending = Layer(
+def _attending(known: _Known, kv_heads: int, head: int) -> Layer:
+    return Layer(
         heads=known.heads,
-        queries=known.heads * known.head,
-        keys=known.kv_heads * known.head,
-        values=known.kv_heads * known.head,
+        queries=known.heads * head,
+        keys=kv_heads * head,
+        values=kv_heads * head,
         inner=known.inner,
+        # An assistant looks at its target's cells.
+        caches=known.architecture != ASSISTANT,
         sparse=known.experts is not None,
     )
+
+
+def _shape(known: _Known) -> Shape:
+    attending = _attending(known, known.kv_heads, known.head)
+    wide = attending if known.wide is None else _attending(known, *known.wide)
     layers = []
     for number in range(known.layers):
-        everything = known.every == 0 or number % known.every == known.every - 1
-        recurs = not everything and known.state is not None
-        slides = not everything and not recurs
-        layers.append(replace(attending, attends=not recurs, caches=not recurs, slides=slides, recurs=recurs))
+        if known.every == 0 or number % known.every == known.every - 1:
+            layers.append(wide)
+        elif known.state is not None:
+            layers.append(replace(attending, attends=False, caches=False, recurs=True))
+        else:
+            layers.append(replace(attending, slides=True))
     return Shape(
         architecture=known.architecture,
         width=known.width,
@@ -181,6 +216,7 @@ def _shape(known: _Known) -> Shape:
         experts=known.experts,
         state=known.state,
         nextn=NextN((attending,), (known.nextn_bytes,)) if known.nextn_bytes else None,
+        states=known.states,
     )
 
 

@@ -11,16 +11,15 @@ from specchat.catalogue.entries import Catalogue, Entry
 from specchat.catalogue.errors import ModelUnavailable
 from specchat.catalogue.head_kind import HeadKind
 from specchat.catalogue.locate import is_here, locate
-from specchat.catalogue.reference import split_names
 from specchat.catalogue.sources import CutFromTarget, HubFile, HubQuery, LocalFile, PackageFile
 from specchat.catalogue.sources import Source as FileSource
+from specchat.drafters.heads.pairing import whole_header
 from specchat.drafters.layer_skip import cut_draft
 from specchat.fit.dimensions import Shape, ShapeUnknown
-from specchat.fit.head_shapes import supposed_eagle
+from specchat.fit.head_shapes import ASSISTED, supposed_assistant, supposed_eagle
 from specchat.fit.known_shapes import known_shape
 from specchat.fit.shape import shape_of
 from specchat.llama.errors import ModelUnusable
-from specchat.llama.gguf import joined, read_header
 
 NO_DRAFT: Final = "none"
 
@@ -85,12 +84,16 @@ def pair_of(
 def _supposed_head(entry: Entry, target: Source) -> Shape | None:
     """The head of `entry`, whose header is not at hand, by the size of its file; None where that isn't known either."""
     size = entry.draft.total_size if isinstance(entry.draft, HubFile) else None
-    if entry.drafter is not HeadKind.EAGLE or size is None:
+    if entry.drafter not in (HeadKind.EAGLE, HeadKind.MTP) or size is None:
         return None
     try:
-        return supposed_eagle(shape_here(target), size)
+        shape = shape_here(target)
     except ShapeUnknown:
         return None
+    if entry.drafter is HeadKind.EAGLE:
+        return supposed_eagle(shape, size)
+    # Files of MTP layers alone hold few or many matrices besides: only of assistants is their shape supposed.
+    return supposed_assistant(shape, size) if shape.architecture == ASSISTED else None
 
 
 def source_of(file: FileSource, model: str, elsewhere: Elsewhere | None = None) -> Source:
@@ -147,4 +150,4 @@ def shape_here(source: Path | Shape) -> Shape:
     """
     if isinstance(source, Shape):
         return source
-    return shape_of(joined([read_header(source.with_name(name)) for name in split_names(source.name)]))
+    return shape_of(whole_header(source))

@@ -17,7 +17,7 @@ from specchat.llama.gguf import Header, TensorPlace
 _LAYER: Final = re.compile(r"blk\.(\d+)\.")
 _EMBEDDING: Final = "token_embd.weight"
 _INPUT: Final = (_EMBEDDING, "per_layer_token_embd.weight", "position_embd.weight", "token_types.weight")
-_FIRST_LAYER: Final = ("rope_freqs", "per_layer_model_proj", "per_layer_proj_norm")
+_FIRST_LAYER: Final = ("rope_freqs", "per_layer_model_proj", "per_layer_proj_norm", "nextn.pre_projection")
 """Tensors without a layer number that llama.cpp creates together with the first layer."""
 _ALIGNMENT: Final = 32
 _REPACKED: Final = {2: "Q4_0", 12: "Q4_K", 20: "IQ4_NL", 39: "MXFP4"}

@@ -143,7 +143,9 @@ def _draft_demand(model: UnloadedModel, target: Context, request: FitRequest, he
     if head is None:
         return _demand_in(Context(model, draft_context(request)))
     context = head_context(_METHODS[head], model, target, request.draft_kv_type)
-    return _demand_in(context) + head_rows(head, model.n_embd, request)
+    # An assistant gives states of its target's width.
+    width = model.header.number("embedding_length_out") or model.n_embd
+    return _demand_in(context) + head_rows(head, width, request)
 
 
 def _matrices(path: Path, request: FitRequest) -> ModelDemand:

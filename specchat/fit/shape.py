@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from specchat.drafters.heads.pairing import ASSISTANT
 from specchat.fit.dimensions import Experts, Layer, NextN, RunningState, Shape, ShapeUnknown
 from specchat.fit.head_shapes import medusa_shape
 from specchat.fit.placement import nextn_weights, weights_of
@@ -30,13 +31,13 @@ _WINDOWS: Final = {
     "plamo3": (8, False), "smallthinker": (4, True),
 }  # fmt: skip
 """Architectures with sliding windows: one layer of so many sees everything, the first (True) or the last."""
-_PER_LAYER_WINDOWS: Final = frozenset(("gemma4", "granite_swa", "maple", "mimo2", "spark2_5", "step35"))
+_PER_LAYER_WINDOWS: Final = frozenset(("gemma4", ASSISTANT, "granite_swa", "maple", "mimo2", "spark2_5", "step35"))
 """Those whose header names the sliding layers one by one."""
 _FIXED_WINDOW: Final = {"llama4": 8192, "smallthinker": 4096}
 _DEFAULT_WINDOW: Final = {"gemma2": 4096, "exaone4": 4096, "exaone-moe": 128, "llama4": 8192}
 _OTHER_MEMORY: Final = frozenset(
     (
-        "bailingmoe3", "deepseek32", "deepseek4", "dots3note", "gemma4-assistant", "glm-dsa", "glm5-next",
+        "bailingmoe3", "deepseek32", "deepseek4", "dots3note", "glm-dsa", "glm5-next",
         "graniteswitch", "hy_v4", "kimi-k3", "minimax-m3", "qwen4exp",
     )
 )  # fmt: skip
@@ -124,6 +125,8 @@ def _with_own_cells(hyper: _Hyper, layers: int) -> int:
     """How many layers, from the first, have cells of their own; later ones attend to those of earlier ones."""
     if hyper.header.architecture == "gemma3n":
         return 20
+    if hyper.header.architecture == ASSISTANT:
+        return 0
     shared = hyper.number("attention.shared_kv_layers") if hyper.header.architecture == "gemma4" else 0
     return layers - shared
 
@@ -250,7 +253,9 @@ def shape_of(header: Header) -> Shape:
         raise ShapeUnknown(f"What models of architecture {architecture!r} keep in memory can't be told by formula.")
     if architecture == MEDUSA:
         return medusa_shape(header)
-    nextn, width = hyper.number("nextn_predict_layers"), hyper.number("embedding_length")
+    assists, width = architecture == ASSISTANT, hyper.number("embedding_length")
+    # An assistant is nothing but layers that predict further tokens.
+    nextn = 0 if assists else hyper.number("nextn_predict_layers")
     layers = hyper.number("block_count") - nextn
     if layers < 1 or width < 1:
         raise ShapeUnknown("The header doesn't give the number of layers and their width.")
@@ -268,4 +273,5 @@ def shape_of(header: Header) -> Shape:
         nextn=_nextn(hyper, layers, nextn, width),
         draft_vocabulary=_draft_vocabulary(header),
         taps=len(set(header.array_of_architecture(dflash_file.TAPPED_LAYERS) or ())),
+        states=hyper.number("embedding_length_out") if assists else 0,
     )

@@ -28,7 +28,9 @@ _ABORTED = 2
 def _refusal(model: Model, params: ContextParams, complaint: str) -> LlamaError:
     reason = f" llama.cpp says: {complaint}." if complaint else ""
     if params.kv_type is not KVType.F16 and "cache type" in complaint:
-        return LlamaError(f"{model.name} can't have a quantised KV cache.{reason} Use --kv f16.")
+        return LlamaError(
+            f"{model.name} can't have a quantised KV cache.{reason} Use --kv f16, for a draft --draft-kv f16."
+        )
     return DoesNotFit(
         f"A context of {params.n_ctx:,} tokens for {model.name} could not be made.{reason} Try a smaller --ctx."
     )

@@ -78,7 +78,7 @@ def _function(name: str, result: Any, *arguments: Any) -> Any:
             function.restype, function.argtypes = result, arguments
             return function
     raise HiddenStatesMissing(
-        f"This build of llama.cpp has no {name}, which trained heads draft from, so the answer is decoded plainly."
+        f"This build of llama.cpp has no {name}, which trained heads draft from; the text is the same without one."
     )
 
 
@@ -116,12 +116,12 @@ class HiddenRows:
         if layer_inputs and not can_tap(architecture):
             raise HiddenStatesMissing(
                 f"llama.cpp can't read the layers of models of architecture {architecture!r}, so no EAGLE head can "
-                "draft for them: the answer is decoded plainly."
+                "draft for them; the text is the same without one."
             )
         if any(not 0 <= layer < n_layer for layer in layer_inputs):
             raise HiddenStatesMissing(
                 f"A head asks for the inputs of layers {', '.join(map(str, layer_inputs))} of a model with {n_layer} "
-                "layers, counted from 0, so it was made for another model: the answer is decoded plainly."
+                "layers, counted from 0, so it was made for another model; the text is the same without it."
             )
         self._handle = handle
         self._width = width

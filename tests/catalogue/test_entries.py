@@ -44,10 +44,6 @@ sha256 = "{SHA.upper()}"
 target = {{ repo = "user/repo", file = "a.gguf" }}
 draft = {{ repo = "user/repo", quant = "Q8_0", revision = "main" }}
 thinking = false
-[later]
-target = {{ repo = "user/repo", file = "a.gguf" }}
-draft = {{ repo = "user/heads", file = "h.gguf" }}
-drafter = "assistant"
 """
 
 
@@ -82,7 +78,7 @@ def test_every_key_is_read(tmp_path: Path) -> None:
     assert entry.sampling == {"temperature": 0.6}
     assert entry.sampling_without_thinking == {"temperature": 0.7}
     assert (entry.gated, entry.rank, entry.note) == (True, 3, "Untested.")
-    assert (entry.drafter, entry.draft, entry.head) == (HeadKind.EAGLE, LocalFile(Path("/models/small.gguf")), None)
+    assert entry.drafter is HeadKind.EAGLE
     assert entry.rank_without_head == 7
     assert entry.thinking == Thinking(by_default=True, switch="enable_thinking")
 
@@ -110,20 +106,6 @@ def test_sampling_defaults_follow_whether_the_model_thinks() -> None:
     assert Entry("a", "A", target, sampling=on).sampling_when(False) == on
 
 
-def test_a_head_that_can_not_be_used_yet_is_said_and_replaced_by_the_suffix_method(tmp_path: Path) -> None:
-    models = catalogue(tmp_path, FULL)
-    later = models.find("later")
-    assert (later.method, later.drafter, later.head) == ("suffix", HeadKind.ASSISTANT, HubFile("user/heads", "h.gguf"))
-    assert later.fallback == (
-        "later comes with an MTP assistant, which is not fetched by itself yet. "
-        "It drafts by the method suffix instead; --draft takes a file of it."
-    )
-    # Nothing may load it as a draft model, or fetch it.
-    assert later.draft is None
-    assert later.hub_sources == (later.target,)
-    assert models.find("mine").fallback is models.find("pinned").fallback is None
-
-
 @pytest.mark.parametrize(
     ("lines", "words"),
     [
@@ -134,14 +116,14 @@ def test_a_head_that_can_not_be_used_yet_is_said_and_replaced_by_the_suffix_meth
         ('drafter = "mtp"\ndraft = { path = "d" }', "MTP head"),
         ('drafter = "eagle"\ndraft = { path = "d" }', "EAGLE-3 head"),
         ('drafter = "medusa"\ndraft = { path = "d" }', "Medusa heads"),
-        ('drafter = "assistant"\ndraft = { path = "d" }', "text only"),
+        ('drafter = "dflash"\ndraft = { path = "d" }', "DFlash head"),
     ],
 )
 def test_an_entry_names_what_drafts_for_it(tmp_path: Path, lines: str, words: str) -> None:
     entry = catalogue(tmp_path, f'[a]\ntarget = {{ path = "x" }}\n{lines}\n').find("a")
     assert entry.drafted_by == words
     # A head that can be used is one way to draft among others.
-    assert entry.method == ("suffix" if "assistant" in lines else None)
+    assert entry.method is None
 
 
 def test_models_are_chosen_unasked_by_rank_and_never_without_one(tmp_path: Path) -> None:
@@ -186,7 +168,7 @@ class TestPackaged:
     def test_an_entry_is_pinned_or_says_what_is_not(self, name: str) -> None:
         entry = Catalogue().find(name)
         assert entry.license
-        for source in (*entry.hub_sources, *([entry.head] if entry.head else [])):
+        for source in entry.hub_sources:
             assert isinstance(source, HubFile)
             assert source.size is not None
             assert source.size > 10**8
@@ -218,7 +200,7 @@ class TestPackaged:
             ("qwen3.8-27b", "MTP head in the file"),
             ("qwen3.6-27b", "EAGLE-3 head"),
             ("gpt-oss-20b", "EAGLE-3 head"),
-            ("gemma-4-12b", "text only"),
+            ("gemma-4-12b", "MTP head"),
             ("qwen3-14b", "draft model"),
             ("qwen3-4b", "text only"),
             ("demo", "own layers"),
@@ -227,17 +209,18 @@ class TestPackaged:
     def test_it_names_what_drafts(self, name: str, words: str) -> None:
         assert Catalogue().find(name).drafted_by == words
 
-    def test_a_head_is_fetched_with_its_target(self) -> None:
-        entry = Catalogue().find("gpt-oss-20b")
-        assert [getattr(source, "file", "") for source in entry.hub_sources] == [
-            "gpt-oss-20b-mxfp4.gguf",
-            "eagle3-gpt-oss-20b-Q8_0.gguf",
-        ]
-
-    def test_a_head_that_shares_the_target_s_cache_waits(self) -> None:
-        entry = Catalogue().find("gemma-4-12b")
-        assert (entry.drafter, entry.method) == (HeadKind.ASSISTANT, "suffix")
-        assert entry.fallback is not None
+    @pytest.mark.parametrize(
+        ("name", "target", "head"),
+        [
+            ("gpt-oss-20b", "gpt-oss-20b-mxfp4.gguf", "eagle3-gpt-oss-20b-Q8_0.gguf"),
+            ("gemma-4-12b", "gemma-4-12b-it-Q4_K_M.gguf", "MTP/mtp-gemma-4-12b-it-Q8_0.gguf"),
+        ],
+    )
+    def test_a_head_is_fetched_with_its_target(self, name: str, target: str, head: str) -> None:
+        entry = Catalogue().find(name)
+        assert [getattr(source, "file", "") for source in entry.hub_sources] == [target, head]
+        # A head that can be used is one way to draft among others.
+        assert entry.method is None
 
 
 def test_the_user_s_own_entries_overlay_the_packaged_ones(tmp_path: Path) -> None:
@@ -284,7 +267,7 @@ def test_the_user_s_own_entries_overlay_the_packaged_ones(tmp_path: Path) -> Non
         ('[a]\ntarget = { path = "x" }\nthinking = "on"\n', "thinking must be true, false, or a table"),
         ('[a]\ntarget = { path = "x" }\nthinking = { switch = "x" }\n', r"\[a.thinking\]: default is missing"),
         ('[a]\ntarget = { path = "x" }\nthinking = { default = true }\n', r"\[a.thinking\]: switch is missing"),
-        ('[a]\ntarget = { path = "x" }\ndrafter = "hydra"\n', "must be mtp, eagle, medusa, dflash or assistant"),
+        ('[a]\ntarget = { path = "x" }\ndrafter = "hydra"\n', "must be mtp, eagle, medusa or dflash"),
         ('[a]\ntarget = { path = "x" }\ndrafter = "eagle"\n', "draft is missing: eagle names a head in a file"),
         ('[a]\ntarget = { path = "x" }\ndrafter = "mtp"\ndraft = { drop_layers = [1] }\n', "draft must be the file of"),
         (
@@ -320,7 +303,7 @@ def test_an_unknown_model_is_answered_with_the_nearest_name(tmp_path: Path) -> N
     models = catalogue(tmp_path, FULL)
     with pytest.raises(ModelUnavailable, match="Did you mean mine"):
         models.find("mnie")
-    with pytest.raises(ModelUnavailable, match="There are: later, loose, mine, pinned"):
+    with pytest.raises(ModelUnavailable, match="There are: loose, mine, pinned"):
         models.find("zzzzzz")
 
 

@@ -38,7 +38,8 @@ def test_ls_says_what_is_here_what_drafts_and_what_fits_without_a_request(home: 
     assert found["other"][:3] == ["size unknown", "–", "draft model"]
     assert found["qwen3-14b"][:3] == ["9.6 GB", "–", "draft model"]
     assert found["qwen3-14b"][3].startswith(("fits ", "does not fit"))
-    assert found["gemma-4-31b"][1:4] == ["–", "text only", "fit unknown"]
+    assert found["gemma-4-31b"][1:3] == ["–", "MTP head"]
+    assert found["qwen3.8-27b"][1:4] == ["–", "MTP head in the file", "fit unknown"]
     assert home.hub.asked() == []
     assert next(iter(found)) == "qwen3.6-27b-mtp"
     assert set(rows("--here")) <= {"pair", "demo"}
@@ -54,7 +55,7 @@ def test_ls_as_json_tells_programs_the_same(home: Household) -> None:
     assert found["pair"]["size_bytes"] == sum(
         (home.folder / name).stat().st_size for name in ("tiny-Q4_K_M.gguf", "draft-Q8_0.gguf")
     )
-    assert found["gemma-4-31b"]["fits"] is None
+    assert found["qwen3.8-27b"]["fits"] is None
 
 
 @pytest.mark.parametrize(("columns", "shown"), [(200, "A pair"), (60, "fits "), (45, "9.6 GB"), (12, "qwen3")])
@@ -87,8 +88,8 @@ def test_show_tells_what_the_catalogue_knows_and_where_it_lies(home: Household) 
     assert after["size_bytes"] > 250_000
     assert f"{after['path']}\n" == run("models", "path", "pair").out
     assert "drafted by MTP head in the file" in run("models", "show", "qwen3.6-27b-mtp").out
-    note = run("models", "show", "gemma-4-12b").out
-    assert "MTP assistant, which is not fetched by itself yet. It drafts by the method suffix instead;" in note
+    gemma = dict(line.split(maxsplit=1) for line in run("models", "show", "gemma-4-12b").out.splitlines())
+    assert gemma["draft"].endswith(":MTP/mtp-gemma-4-12b-it-Q8_0.gguf")
     local = run("models", "show", home.folder / "tiny-Q8_0.gguf").out
     assert str(home.folder / "tiny-Q8_0.gguf") in local
 

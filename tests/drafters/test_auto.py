@@ -116,6 +116,27 @@ def test_offers_that_are_always_wrong_are_not_verified() -> None:
     assert len(copier.ids) > 380
 
 
+def test_a_tree_is_not_made_larger_for_what_it_never_brings() -> None:
+    """Its paths end after two tokens, both right: that more levels were never tested says nothing for them."""
+
+    class Bush(Model):
+        def propose(self, limit: int) -> Draft:
+            return Draft([7, 7, *range(10, 8 + limit)][:limit], parents=[-1, 0, *[-1] * limit][:limit])
+
+    auto = auto_of(models={"eagle": Bush()})
+    auto.expect(None)
+    auto.begin([1, 2, 3], SAMPLER)
+    sizes = []
+    for _ in range(200):
+        draft = auto.propose(63)
+        right = min(2, len(draft))
+        step = Step((*[7] * right, 5), right, right, len(draft), tuple(range(right)) if draft else None)
+        auto.commit(step)
+        auto.record(draft, step, 1e-5 * len(draft), 0.02 + 0.001 * len(draft))
+        sizes.append(len(draft))
+    assert 2 <= sum(sizes[-50:]) / 50 <= 4
+
+
 def test_a_draft_model_is_not_started_for_a_short_answer() -> None:
     model = Model()
     auto = auto_of(models={"draft": model})

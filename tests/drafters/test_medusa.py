@@ -344,6 +344,25 @@ def test_heads_of_some_tokens_draft_only_those(target: FinalStateContext, publis
     drafter.close()
 
 
+@pytest.mark.parametrize("path", [[0], [0, 1], [0, 2], [0, 2, 4], [0, 3, 5]])
+def test_after_a_tree_the_heads_read_the_state_at_the_end_of_the_path_that_was_kept(
+    target: FinalStateContext, path: list[int]
+) -> None:
+    tokens, parents = [20, 21, 22, 23, 24, 25], [-1, 0, 0, 0, 2, 3]
+    with FinalStateContext(target.model, ContextParams(64, 8, 1, n_batch=64, n_seq_max=4)) as branching:
+        read(branching, [9, 10, 11, 12])
+        branching.decode_tree(tokens, parents)
+        assert branching.final_state() is None, "no path was kept yet"
+        branching.keep_path(path)
+        found = branching.final_state()
+    read(target, [9, 10, 11, 12])
+    target.decode([tokens[row] for row in path])
+    expected = target.final_state()
+    assert found is not None
+    assert expected is not None
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
 def test_heads_that_fail_draft_nothing_more_and_the_user_is_told_once(
     target: FinalStateContext, drafter: MedusaDrafter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -364,7 +383,7 @@ def test_heads_that_fail_draft_nothing_more_and_the_user_is_told_once(
     assert len(drafter.propose(3)) == 0
     assert drafter.note is not None
     assert "(status 2. See its log)" in drafter.note
-    assert "plainly" in drafter.note
+    assert "the same without them" in drafter.note
     # What was drafted before the failure is not among the ids.
     drafter.note = None
     assert list(drafter.propose(3).ids) == whole

@@ -176,10 +176,13 @@ def test_where_draft_and_target_share_their_noise_chains_are_drafted(engine: Eng
     assert SEEDED.accept is AcceptanceMode.COUPLED
     assert answer.token_ids == ask(plain, PROMPTS[0], SEEDED).token_ids
     assert watched.branched == 0
+    (note,) = engine.take_notes()
+    assert "chains are drafted, not trees" in note
+    ask(engine, PROMPTS[0], SEEDED)
 
 
 @pytest.mark.parametrize("method", [Method.AUTO, Method.EAGLE])
-def test_the_size_of_a_tree_is_chosen_like_the_length_of_a_chain(files: Path, plain: Engine, method: Method) -> None:
+def test_with_a_chosen_size_the_text_is_that_of_plain_decoding(files: Path, plain: Engine, method: Method) -> None:
     engine = opened(files, "eagle", method, k=None)
     settings = AnswerSettings(SamplingParams(temperature=0), max_tokens=120)
     assert ask(engine, PROMPTS[0], settings).token_ids == ask(plain, PROMPTS[0], settings).token_ids

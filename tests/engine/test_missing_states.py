@@ -37,7 +37,7 @@ def test_a_target_that_can_not_show_its_states_decodes_plainly_and_says_so(
     for asked in (method, Method.AUTO):
         engine, plain = opened(files, "tiny", draft, asked, depth), opened(files, "tiny", None, Method.NONE)
         (note,) = engine.take_notes()
-        assert "the answer is decoded plainly" in note
+        assert "the text is the same without" in note
         assert engine.target.params.layer_inputs == ()
         assert engine.draft_name is None
         answer = ask(engine, PROMPTS[0], GREEDY)

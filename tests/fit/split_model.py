@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import gguf
@@ -19,7 +20,12 @@ class _SplitWriter(gguf.GGUFWriter):  # type: ignore[misc]
 
 def write_split_model(path: Path) -> list[Path]:
     """The parts of a random model whose whole would be `path`, in order."""
+    return split(path, lambda: tiny_model.write_model(path, template=TEMPLATE))
+
+
+def split(path: Path, write: Callable[[], object]) -> list[Path]:
+    """The parts of what `write` would have put into `path`, in order."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(gguf, "GGUFWriter", _SplitWriter)
-        tiny_model.write_model(path, template=TEMPLATE)
+        write()
     return sorted(path.parent.glob(f"{path.stem}-*-of-*.gguf"))

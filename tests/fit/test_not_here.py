@@ -76,6 +76,14 @@ def test_a_plan_for_a_card_asks_nothing_of_a_model_that_is_known(world: Loopback
     assert world.asked() == []
 
 
+def test_gemma_s_assistant_is_counted_where_neither_file_is_here(world: LoopbackHub) -> None:
+    code, data, said = fit("gemma-4-12b", vram="24GiB", offline=True)
+    assert (code, data["head"], said) == (ExitCode.OK, "mtp", "")
+    assert data["draft"]["weights"] > 400 << 20
+    assert data["draft"]["cache"] == 0
+    assert world.asked() == []
+
+
 def test_a_repository_that_is_not_there_is_a_sentence(world: LoopbackHub) -> None:
     code, data, said = fit("hf:user/nothing:model.gguf", vram="24GiB")
     assert (code, data) == (ExitCode.MODEL_UNAVAILABLE, {})

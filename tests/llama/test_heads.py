@@ -229,7 +229,7 @@ def test_an_architecture_that_hands_out_no_layers_is_refused_not_aborted_on() ->
 
 def test_a_build_without_the_functions_is_told_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(hidden._C_NAMES, "llama_absent", ("_Z12llama_absentv",))
-    with pytest.raises(HiddenStatesMissing, match=r"no llama_absent.*plainly"):
+    with pytest.raises(HiddenStatesMissing, match=r"no llama_absent.*the same without"):
         hidden._function("llama_absent", None)
     assert hidden_functions() is hidden_functions()
 

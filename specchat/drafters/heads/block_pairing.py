@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from specchat.drafters.heads.pairing import HeadMismatch
+from specchat.drafters.heads.pairing import HeadMismatch, token_list_mismatch
 from specchat.llama import dflash_file
 from specchat.llama.gguf import Header
 from specchat.llama.hidden import can_tap
@@ -70,9 +70,8 @@ def _mismatch(head: Header, target: Header) -> str | None:
 def _tensor_mismatch(head: Header) -> str | None:
     shapes = {name: place.shape for name, place in head.tensors.items()}
     joined = len(tapped_layers(head)) * head.number("embedding_length")
+    if isinstance(head.of_architecture(dflash_file.ROPE_SECTIONS), int):
+        return "it counts positions in several ways and doesn't list them"
     if shapes.get(dflash_file.FUSION, ())[:1] != (joined,):
         return "the matrix that joins the layers' states has another shape than its header says"
-    mapped = shapes.get(dflash_file.TOKEN_IDS)
-    if mapped is not None and shapes.get("output.weight", (0, 0))[1:] != mapped:
-        return "its list of tokens is not as long as its output matrix"
-    return None
+    return token_list_mismatch(head)

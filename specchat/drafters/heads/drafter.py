@@ -258,7 +258,7 @@ class HeadDrafter:
         self._ids.extend(step.tokens)
 
     def _give_up(self, error: Exception) -> None:
-        self.note = f"{self._name} stopped drafting ({str(error).rstrip('.')}): the answer is decoded plainly."
+        self.note = f"{self._name} stopped drafting ({str(error).rstrip('.')}); the text is the same without it."
 
     def close(self) -> None:
         """Free the head's cache."""

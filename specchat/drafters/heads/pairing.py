@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from specchat.catalogue.reference import split_names
 from specchat.drafters.method import Method
 from specchat.llama import dflash_file, eagle3_file, medusa_file
 from specchat.llama.errors import LlamaError
-from specchat.llama.gguf import Header, read_header
+from specchat.llama.gguf import Header, joined, read_header
 from specchat.llama.hidden import can_tap
 
 _SHARED_SHAPE = ("key_length", "value_length", "key_length_swa", "value_length_swa", "sliding_window")
 ASSISTANT = "gemma4-assistant"
 _NEXTN_ARCHITECTURES = frozenset({"qwen35", "qwen35moe"})
 """Whose NextN layers are driven here: one layer that drafts on from its own state."""
+_I64 = 27
+"""`GGML_TYPE_I64`"""
+_NEXTN_PARTS = ("eh_proj", "enorm", "hnorm")
 _CHAINED_ARCHITECTURES = frozenset({"step35"})
 """Whose NextN layers take turns: each was trained to draft one token further than the one before."""
 
@@ -36,13 +40,18 @@ def method_of(path: Path) -> Method | None:
     return Method.MTP if header.n_nextn and "blk.0.attn_norm.weight" not in header.tensors else None
 
 
+def whole_header(path: Path) -> Header:
+    """The header of a model with the tensors of all its parts, where it is split over files. Raises ModelUnusable."""
+    return joined([read_header(path.with_name(name)) for name in split_names(path.name)])
+
+
 def drafts_in_parallel(head: Header) -> bool:
     """Whether an EAGLE-3 head was trained to draft several tokens in one pass (P-EAGLE)."""
     return isinstance(head.of_architecture(eagle3_file.MASK_TOKEN), int)
 
 
 def has_own_head(target: Header) -> bool:
-    """Whether a model's own file holds a NextN layer that can draft for it here."""
+    """Whether a model's own file holds a NextN layer that can draft for it here; of a split one, see `whole_header`."""
     alone = target.architecture in _NEXTN_ARCHITECTURES and target.n_nextn == 1
     return (alone or takes_turns(target)) and _has_nextn_tensors(target)
 
@@ -53,9 +62,9 @@ def takes_turns(head: Header) -> bool:
 
 
 def _has_nextn_tensors(header: Header) -> bool:
-    # A file split into parts holds its last layer in a later one, which this header doesn't describe.
-    split = header.metadata.get("split.count", 0)
-    return any(".nextn.eh_proj" in name for name in header.tensors) or (isinstance(split, int) and split > 1)
+    # A file may name layers that it lacks: llama.cpp loads it and aborts once they are to draft.
+    needed = (f"blk.{header.n_layer + i}.nextn.{part}.weight" for i in range(header.n_nextn) for part in _NEXTN_PARTS)
+    return all(name in header.tensors for name in needed)
 
 
 def eagle_layers(head: Header) -> tuple[int, ...]:
@@ -103,8 +112,18 @@ def _tensor_mismatch(head: Header, width: int) -> str | None:
         return "the matrix that joins the layers' states has another shape than its header says"
     if drafts_in_parallel(head) and not _has_mask(head, own):
         return "its mask is no token of the vocabulary with a state of the head's width"
-    mapped = shapes.get(eagle3_file.TOKEN_IDS)
-    if mapped is not None and shapes.get("output.weight", (0, 0))[1:] != mapped:
+    return token_list_mismatch(head)
+
+
+def token_list_mismatch(head: Header) -> str | None:
+    """What is wrong with the list of tokens that a head drafts, if anything: llama.cpp aborts on it."""
+    mapped = head.tensors.get(eagle3_file.TOKEN_IDS)
+    if mapped is None:
+        return None
+    if mapped.kind != _I64:
+        return "its list of tokens holds other numbers than I64"
+    output = head.tensors.get("output.weight")
+    if output is None or output.shape[1:] != mapped.shape:
         return "its list of tokens is not as long as its output matrix"
     return None
 
@@ -125,7 +144,7 @@ def require_nextn_pair(name: str, head: Header, target_name: str, target: Header
 
 
 def _nextn_mismatch(head: Header, target: Header) -> str | None:
-    if not head.n_nextn or not _has_nextn_tensors(head):
+    if not head.n_nextn:
         return "it has no NextN layer"
     if head.architecture != target.architecture:
         return (
@@ -139,6 +158,8 @@ def _nextn_mismatch(head: Header, target: Header) -> str | None:
         return f"it was made for models {width:,} wide, and this one is {theirs:,}"
     if head.n_layer != target.n_layer:
         return f"it was made for models {head.n_layer:,} layers deep, and this one is {target.n_layer:,}"
+    if not _has_nextn_tensors(head):
+        return "it has no NextN layer, though its header says so"
     if takes_turns(head) and not _has_output(head):
         return "it has no output matrix"
     return _other_vocabulary(head, target)
@@ -146,10 +167,8 @@ def _nextn_mismatch(head: Header, target: Header) -> str | None:
 
 def _has_output(head: Header) -> bool:
     """Whether each NextN layer has a matrix to make logits with: llama.cpp aborts where one has none."""
-    split = head.metadata.get("split.count", 0)
     own = (f"blk.{head.n_layer + i}.nextn.shared_head_head.weight" for i in range(head.n_nextn))
-    whole = "output.weight" in head.tensors or all(name in head.tensors for name in own)
-    return whole or (isinstance(split, int) and split > 1)
+    return "output.weight" in head.tensors or all(name in head.tensors for name in own)
 
 
 def _assistant_mismatch(head: Header, target: Header) -> str | None:

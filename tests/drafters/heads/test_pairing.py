@@ -14,10 +14,12 @@ from specchat.drafters.heads.pairing import (
     method_of,
     require_eagle_pair,
     require_nextn_pair,
+    whole_header,
 )
 from specchat.drafters.method import Method
 from specchat.llama.gguf import Header, read_header
 from tests.assistant_models import write_assistant, write_gemma4
+from tests.fit.split_model import split
 from tests.head_models import write_eagle_head, write_hybrid_model, write_nextn_sidecar
 from tests.tiny_model import write_model
 
@@ -108,6 +110,31 @@ def test_nextn_layers_are_found_in_the_target_and_beside_it(tmp_path: Path) -> N
     assert method_of(hybrid) is None
     require_nextn_pair("side.gguf", read_header(sidecar), "hybrid.gguf", read_header(hybrid))
     require_nextn_pair("side.gguf", read_header(sidecar), "without.gguf", read_header(without))
+
+
+def test_of_a_model_in_several_files_the_layers_are_looked_for_in_all_of_them(tmp_path: Path) -> None:
+    parts = split(tmp_path / "hybrid.gguf", lambda: write_hybrid_model(tmp_path / "hybrid.gguf"))
+    assert len(parts) > 2
+    assert not has_own_head(read_header(parts[0]))
+    assert has_own_head(whole_header(parts[0]))
+    # Declared, but in none of them: llama.cpp would load it and end the process later.
+    for part in parts:
+        names = read_header(part).tensors
+        if any("nextn.enorm" in name for name in names):
+            part.write_bytes(part.read_bytes().replace(b"nextn.enorm", b"nextn.other"))
+    assert not has_own_head(whole_header(parts[0]))
+
+
+@pytest.mark.parametrize("kind", ["I32", "short"])
+def test_a_damaged_list_of_tokens_is_refused_not_aborted_on(target: Path, tmp_path: Path, kind: str) -> None:
+    head = read_header(write_eagle_head(tmp_path / "head.gguf", target, draft_vocab=50))
+    listed = head.tensors["d2t"]
+    if kind == "short":
+        short = replace(listed, shape=(49,))
+        refuse_eagle(replace(head, tensors={**head.tensors, "d2t": short}), target, "not as long")
+    else:
+        half = replace(listed, kind=26)
+        refuse_eagle(replace(head, tensors={**head.tensors, "d2t": half}), target, "other numbers than I64")
 
 
 def test_an_assistant_is_taken_for_its_own_model_only(target: Path, tmp_path: Path) -> None:
