@@ -69,7 +69,8 @@ def tree(store: Store, chat_id: str) -> dict[str, Any]:
 
     `cuts` are the messages from which on the model reads the branches through them, since the context was full; of
     several in a branch the last one holds. `summary` is what it reads in the place of those before `summarised_to`,
-    which is the message itself unless more was left out later; null and empty where there is no summary.
+    which is the message itself unless more was left out later; null and empty where there is no summary. It says
+    nothing about `missed` of those, which had been left out before it was written.
     """
     chat = store.chat(chat_id)
     leaf = store.thread(chat.id, last=1)
@@ -88,6 +89,7 @@ def tree(store: Store, chat_id: str) -> dict[str, Any]:
                 "message": cut.node_id,
                 "summary": cut.summary,
                 "summarised_to": (cut.summarised_to or cut.node_id) if cut.summary else None,
+                "missed": cut.missed,
             }
             for cut in store.cuts(chat.id).values()
         ],
@@ -139,7 +141,7 @@ def _message(node: Node, model: str) -> Iterator[str]:
 
 
 def _unread(ids: Sequence[int], cut: Cut) -> Iterator[str]:
-    words = about_unread(unread(ids, cut), unsummarised(ids, cut), summary=bool(cut.summary))
+    words = about_unread(unread(ids, cut), unsummarised(ids, cut), summary=bool(cut.summary), missed=cut.missed)
     yield f"*{words[0].upper()}{words[1:]}{'' if cut.summary else '.'}*"
     if cut.summary:
         yield _block(cut.summary)

@@ -76,11 +76,17 @@ def _ends_of_summaries(connection: sqlite3.Connection) -> None:
 
 def _leftovers(connection: sqlite3.Connection) -> None:
     """Has a row while text that was deleted may still be left in the file."""
-    connection.execute("CREATE TABLE leftover (since REAL NOT NULL)")
+    # An id is never given twice: who overwrites takes out only the rows that were there before.
+    connection.execute("CREATE TABLE leftover (id INTEGER PRIMARY KEY AUTOINCREMENT, since REAL NOT NULL)")
+
+
+def _beginnings_of_summaries(connection: sqlite3.Connection) -> None:
+    """Where messages had been left out before a summary was written, it says nothing about those."""
+    connection.execute("ALTER TABLE cut ADD COLUMN missed INTEGER NOT NULL DEFAULT 0")
 
 
 MIGRATIONS: Final[tuple[Callable[[sqlite3.Connection], None], ...]] = (
-    _conversations, _words, _cuts, _ends_of_summaries, _leftovers,
+    _conversations, _words, _cuts, _ends_of_summaries, _leftovers, _beginnings_of_summaries,
 )  # fmt: skip
 
 

@@ -28,6 +28,8 @@ class Cut:
     """What it wrote about those before; empty where they are left out without one."""
     summarised_to: int | None = None
     """The first message that the summary says nothing about, where more were left out after it was written."""
+    missed: int = 0
+    """How many messages before that it says nothing about either, since they were left out before it was written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +57,18 @@ def unread(branch: Sequence[int], cut: Cut | None) -> int:
 
 
 def unsummarised(branch: Sequence[int], cut: Cut | None) -> int:
-    """How many of the messages that the model does not read no summary stands for: the last ones of them."""
+    """How many of the messages that the model does not read no summary stands for."""
     if cut is None or not cut.summary:
         return unread(branch, cut)
-    return 0 if cut.summarised_to is None else unread(branch, cut) - _place(branch, cut.summarised_to)
+    after = 0 if cut.summarised_to is None else unread(branch, cut) - _place(branch, cut.summarised_to)
+    return cut.missed + after
 
 
-def about_unread(count: int, left_out: int, *, summary: bool) -> str:
+def about_unread(count: int, left_out: int, *, summary: bool, missed: int = 0) -> str:
     """What is said where the model begins to read: `count` messages before it it does not.
 
-    With a summary, `left_out` are those of them, the last ones, that it says nothing about.
+    With a summary, `left_out` are those of them that it says nothing about: the last ones, but for those that it
+    `missed`.
     """
     above = f"the {count:,} messages above" if count != 1 else "the message above"
     if not summary:
@@ -72,6 +76,9 @@ def about_unread(count: int, left_out: int, *, summary: bool) -> str:
     reads = "the model reads this summary, which it wrote itself, in the place of"
     if not left_out:
         return f"{reads} {above}:"
+    if missed:
+        others = f"the other {left_out:,} are" if left_out != 1 else "the other one is"
+        return f"{reads} {count - left_out:,} of {above}; {others} not in it and no longer read:"
     after = f"the {left_out:,} after them are" if left_out != 1 else "the one after them is"
     return f"{reads} the first {count - left_out:,} of {above}; {after} no longer read:"
 

@@ -30,6 +30,8 @@ class Need:
     pieces: tuple[int, ...] = ()
     """Where the pieces end in which what comes before it can be summarised; empty where it can't, or where nothing
     comes before it."""
+    crowded: bool = False
+    """It could be summarised, but what comes after would leave no room for an answer behind the summary."""
 
 
 def room(context: int) -> int:
@@ -45,6 +47,11 @@ def leaves_room(length: int, context: int, max_tokens: int | None = None) -> boo
 def longest_summary(context: int) -> int:
     """Tokens that a summary may have."""
     return min(_LONGEST_SUMMARY, context // 8)
+
+
+def _longest_read_again(context: int) -> int:
+    # A few tokens more: a text may be taken apart otherwise than it was written.
+    return longest_summary(context) * 9 // 8
 
 
 def need_in(session: Session, messages: Sequence[Message], head: int, thinking: bool | None) -> Need:
@@ -69,7 +76,10 @@ def need_of(messages: Sequence[Message], head: int, context: int, tokens: Count,
     """
     first = first_that_fits(messages, head, context, tokens)
     pieces = () if first is None else pieces_that_fit(messages, head, first, context, summary_tokens)
-    return Need(tokens(messages), first, pieces)
+    # Where the last question is kept alone, it may fill all but the room for an answer.
+    read = [*with_summary(messages[:head], "…"), *messages[first:]] if pieces else []
+    crowded = bool(pieces) and tokens(read) + _longest_read_again(context) > context - room(context)
+    return Need(tokens(messages), first, () if crowded else pieces, crowded)
 
 
 def first_that_fits(messages: Sequence[Message], head: int, context: int, tokens: Count) -> int | None:
@@ -116,10 +126,9 @@ def pieces_that_fit(messages: Sequence[Message], head: int, first: int, context:
         start = further[count - 1]
         found.append(start)
         if not found[1:]:
-            # The summary that will stand before the next piece is not written yet: it has its tokens left free, and a
-            # few more, since its text may be taken apart otherwise than it was written.
+            # The summary that will stand before the next piece is not written yet: it has its tokens left free.
             before = with_summary(messages[:head], "…")
-            most -= longest_summary(context) * 9 // 8
+            most -= _longest_read_again(context)
     return tuple(found)
 
 

@@ -6,17 +6,18 @@ taken out of the conversation.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from specchat.chat.conversation import Node
 from specchat.chat.message import Message, Role
-from specchat.chat.reading import SUMMARY_QUESTION, Asked, Cut, unread
+from specchat.chat.reading import SUMMARY_QUESTION, Asked, Cut, unread, unsummarised
 from specchat.chat.room import Need, with_summary
 from specchat.chat.store import Store
 
 ASK, DROP, SUMMARISE = "ask", "drop", "summarise"
 """What may be done; those of `preferences.WHEN_FULL`."""
+STOPPED = "The summary was stopped; nothing has changed."
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,10 @@ class Place:
     """Where in `told` the pieces end that can be summarised; empty where they can't be."""
     full: str
     """A sentence: how many tokens there are, and how many fit."""
+    crowded: bool
+    """They can't be since a summary would leave no room, though they could be read for one."""
+    missed: int
+    """How many messages before them are in no summary."""
 
     @property
     def can_be_summarised(self) -> bool:
@@ -66,6 +71,9 @@ class Place:
     @property
     def why_no_summary(self) -> str:
         """A sentence for where they can't be summarised."""
+        if self.crowded:
+            what = "with a summary, what comes after would leave no room for an answer"
+            return f"{_are(self.messages, 'They', 'It')} can't be summarised: {what}."
         which = "one of them is" if self.messages > 2 else "they are" if self.messages > 1 else "it is"
         return f"{_are(self.messages, 'They', 'It')} can't be summarised: {which} too long to be read again for that."
 
@@ -76,25 +84,53 @@ class Place:
         kept = " The summary of those before is still read." if how == DROP and self.cut and self.cut.summary else ""
         return f"{name} {_are(self.messages, 'are', 'is')} {what}, to make room.{kept} {takes_back}"
 
-    def summarising(self) -> Generator[tuple[Message, ...], str, str]:
-        """Yields what the model is to answer, piece after piece, takes each answer, and returns the summary of all."""
-        before: Sequence[Message] = self.told[: self.head]
-        start, summary = self.head, ""
-        for end in self.pieces:
-            question = Message(Role.USER, SUMMARY_QUESTION)
-            summary = (yield (*before, *self.told[start:end], question)).strip()
-            before, start = with_summary(self.told[: self.head], summary), end
-        return summary
-
     def keep(self, store: Store, node_id: int, how: str, summary: str = "") -> None:
         """Let the model read from `node_id` on, the place's own message; raises StoreError.
 
         A summary of what was left out before is still read where more is left out without one.
         """
         if how == DROP and self.cut is not None and self.cut.summary:
-            store.cut(node_id, self.cut.summary, self.cut.summarised_to or self.cut.node_id)
+            store.cut(node_id, self.cut.summary, self.cut.summarised_to or self.cut.node_id, self.cut.missed)
         else:
-            store.cut(node_id, summary)
+            store.cut(node_id, summary, missed=self.missed if summary else 0)
+
+
+class NoSummary(Exception):
+    """They could not be summarised; the message is a sentence."""
+
+
+class Summarising:
+    """A summary of what a place would leave out, while it is written piece after piece."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._done = 0
+        self.summary = ""
+        """Of the pieces so far."""
+
+    @property
+    def asked(self) -> tuple[Message, ...]:
+        """What the model is to answer next; empty where all is summarised."""
+        place = self._place
+        if self._done == len(place.pieces):
+            return ()
+        start = place.pieces[self._done - 1] if self._done else place.head
+        head = place.told[: place.head]
+        before = with_summary(head, self.summary) if self._done else head
+        return (*before, *place.told[start : place.pieces[self._done]], Message(Role.USER, SUMMARY_QUESTION))
+
+    @property
+    def step(self) -> str:
+        """Which of how many pieces is summarised, where there are several."""
+        count = len(self._place.pieces)
+        return f": step {self._done + 1} of {count}" if count > 1 else ""
+
+    def take(self, answer: str, error: str | None = None) -> None:
+        """Take the model's answer, or a sentence about why there is none; raises NoSummary."""
+        if error or not answer.strip():
+            raise NoSummary(f"The oldest messages could not be summarised: {error or 'the model wrote nothing.'}")
+        self.summary = answer.strip()
+        self._done += 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,15 +148,23 @@ def place_in(thread: Sequence[Node], asked: Asked, cut: Cut | None, need: Need, 
     full = f"{read} has {need.tokens:,} tokens, and the context holds {context:,}."
     if need.first is None:
         return NoPlace(f"{full} {_last_alone(asked, cut)}", True)
-    node_id, before = asked.nodes[need.first], unread([node.id for node in thread], cut)
-    # A question that is not stored yet comes after all of them.
-    place = next(
-        (place for place, node in enumerate(thread) if node.id == node_id), len(thread) if node_id is None else 0
-    )
-    fewer = place - before
+    ids = [node.id for node in thread]
+    # Questions without an answer are read neither before nor after.
+    fewer = need.first - asked.head
     if fewer <= 0:
-        return NoPlace(f"{full} {_nothing_more(before, fits_well=need.tokens <= context // 2)}", False)
-    return Place(node_id, fewer, cut, asked.messages, asked.head, need.first, need.pieces, full)
+        return NoPlace(f"{full} {_nothing_more(unread(ids, cut), fits_well=need.tokens <= context // 2)}", False)
+    return Place(
+        asked.nodes[need.first],
+        fewer,
+        cut,
+        asked.messages,
+        asked.head,
+        need.first,
+        need.pieces,
+        full,
+        need.crowded,
+        unsummarised(ids, cut),
+    )
 
 
 def _last_alone(asked: Asked, cut: Cut | None) -> str:

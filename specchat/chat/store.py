@@ -231,8 +231,9 @@ class Store:
     def overwrite_deleted(self) -> None:
         """Take what was deleted out of the file and its log too: a fifth of a second with 10,000 messages.
 
-        That need not be done at each deletion: closing the store does it, and where that was not reached, the next
-        time it is closed. Where it can't be done, `notes` says so.
+        That need not be done at each deletion: closing the store does it where it was not tried since, and where that
+        was not reached, the next time it is closed. Others read and write meanwhile, but for that fifth of a second.
+        Where it can't be done, `notes` says so.
         """
         self._file.overwrite_deleted()
 
@@ -249,17 +250,18 @@ class Store:
     def cuts(self, chat_id: str) -> dict[int, Cut]:
         """Where the model begins to read branches of a conversation, by the first message that it reads."""
         rows = self._read(
-            "SELECT node_id, summary, summarised_to FROM cut JOIN node ON node.id = node_id WHERE chat_id = ?"
+            "SELECT node_id, summary, summarised_to, missed FROM cut JOIN node ON node.id = node_id WHERE chat_id = ?"
             " ORDER BY node_id",
             (chat_id,),
         )
         return {row[0]: Cut(*row) for row in rows}
 
-    def cut(self, node_id: int, summary: str = "", summarised_to: int | None = None) -> None:
+    def cut(self, node_id: int, summary: str = "", summarised_to: int | None = None, missed: int = 0) -> None:
         """Let the model read every branch through this message from it on, after the summary; see `Cut`."""
         self.node(node_id)
-        values = (node_id, storable(summary), summarised_to)
-        self._change("INSERT OR REPLACE INTO cut (node_id, summary, summarised_to) VALUES (?, ?, ?)", values, "message")
+        values = (node_id, storable(summary), summarised_to, missed)
+        columns = "node_id, summary, summarised_to, missed"
+        self._change(f"INSERT OR REPLACE INTO cut ({columns}) VALUES (?, ?, ?, ?)", values, "message")
 
     def uncut(self, node_ids: Sequence[int]) -> None:
         """Let the model read what comes before these messages again."""

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from specchat.chat.migrations import Foreign, Newer, migrate
+from specchat.chat.overwriting import overwrite
 
 if sys.platform != "win32":
     import fcntl
@@ -71,14 +72,19 @@ class StoreFile:
         self, path: Path, patience: float, notes: list[str], functions: Mapping[str, Callable[[str, str], bool]]
     ) -> None:
         self._path, self._notes = path, notes
-        self._turn = threading.RLock()
+        self._turn, self._overwriting = threading.RLock(), threading.Lock()
+        self._untried = True
+        """Deleted text may be left in the file, and since then it was not tried to overwrite it."""
         self._connection = _open_or_set_aside(path, patience, notes)
         for name, function in functions.items():
             self._connection.create_function(name, 2, function, deterministic=True)
 
     def close(self) -> None:
-        """Overwrite what was deleted, where that was not done yet, and close the file."""
-        self.overwrite_deleted()
+        """Overwrite what was deleted, where that was not tried yet, and close the file."""
+        with self._overwriting:
+            untried = self._untried
+        if untried:
+            self.overwrite_deleted()
         with self._turn, contextlib.suppress(sqlite3.Error):
             self._connection.close()
 
@@ -105,10 +111,14 @@ class StoreFile:
             try:
                 return work(self._connection)
             except sqlite3.Error as error:
-                if getattr(error, "sqlite_errorcode", 0) != sqlite3.SQLITE_CORRUPT_VTAB:
+                code = getattr(error, "sqlite_errorcode", 0)
+                # After another program's VACUUM tables may be missed once that are there.
+                moved = code == sqlite3.SQLITE_SCHEMA or str(error).startswith("no such table")
+                if code != sqlite3.SQLITE_CORRUPT_VTAB and not moved:
                     raise sentence_of(error, self._path) from None
             try:
-                self._connection.execute("INSERT INTO word (word) VALUES ('rebuild')")
+                if not moved:
+                    self._connection.execute("INSERT INTO word (word) VALUES ('rebuild')")
                 return work(self._connection)
             except sqlite3.Error as error:
                 raise sentence_of(error, self._path) from None
@@ -119,29 +129,25 @@ class StoreFile:
         def deletion(connection: sqlite3.Connection) -> Result:
             result = work(connection)
             if result:
-                connection.execute("INSERT INTO leftover VALUES (?)", (time.time(),))
+                connection.execute("INSERT INTO leftover (since) VALUES (?)", (time.time(),))
             return result
 
-        return self.write(deletion)
+        result = self.write(deletion)
+        # Only now: an overwriting that is under way does not see it before.
+        self._untried = self._untried or bool(result)
+        return result
 
     def overwrite_deleted(self) -> None:
         """Take out of the file and its log what is left there of deleted text, if there is any."""
-        with self._turn:
+        with self._overwriting:
+            # What is deleted from now on is for the next time.
+            self._untried = False
             try:
-                if not self._connection.execute("SELECT EXISTS (SELECT 1 FROM leftover)").fetchone()[0]:
-                    return
-                # The index keeps deleted words until its parts are merged.
-                self._connection.execute("INSERT INTO word (word) VALUES ('optimize')")
-                self._connection.execute("VACUUM")
-                (hindered, *_) = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-                if not hindered:
-                    self._connection.execute("DELETE FROM leftover")
-                    return
-                why = "another program is reading it"
-            except sqlite3.ProgrammingError:
-                return  # It is closed.
+                why = overwrite(self._path)
             except sqlite3.Error as error:
                 why = str(error)
+        if not why:
+            return
         self._notes.append(
             f"It is deleted, but parts of its text may be left in {self._path} until specchat is used again: {why}."
         )

@@ -204,6 +204,8 @@ class Ask:
         asking = Asking(session, self.question, self.environment, self.diagnostics, cancelled)
         turn = asking.begin(prompt, self.recording)
         if turn is None:
+            if asking.stopped is not None and self.question.format is not Format.TEXT:
+                self._output(session).end(report(session, asking.stopped, self.question.answer.accept))
             return self._end()
         # Only now: a question that can't be asked is not kept.
         self._record(lambda recording: self._begin(recording, session, prompt))
@@ -227,6 +229,8 @@ class Ask:
     def _begin(self, recording: Recording, session: Session, prompt: str) -> None:
         model = self._kept_name or session.entry.id
         session.id = recording.begin(prompt, model=model, system=self.question.system or "")
+        if recording.unkept:
+            self.diagnostics.note(f"What was left out is left out this time only: {recording.unkept}")
 
     def _stream(self, turn: Turn, output: Output) -> None:
         for progress in turn:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from specchat.chat.message import Message, Role
@@ -11,7 +11,7 @@ from specchat.chat.preferences import preferences_path, read_preferences
 from specchat.chat.reading import Asked
 from specchat.chat.room import leaves_room, longest_summary, need_in, with_summary
 from specchat.chat.session import Session
-from specchat.chat.shortening import ASK, DROP, SUMMARISE, NoPlace, Place, place_in
+from specchat.chat.shortening import ASK, DROP, STOPPED, SUMMARISE, NoPlace, NoSummary, Place, Summarising, place_in
 from specchat.chat.turn import Turn
 from specchat.cli.diagnostics import Diagnostics
 from specchat.cli.environment import Environment
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _LONG_PROMPT = 512
 """Prompts of more tokens than this show their progress."""
+_NO_ROOM = "What would be left of it leaves no room for an answer either."
 
 
 @dataclass(slots=True)
@@ -36,9 +37,11 @@ class Asking:
     environment: Environment
     diagnostics: Diagnostics
     cancelled: Callable[[], bool]
+    stopped: Turn | None = field(default=None, init=False)
+    """The answer that was not begun, since it was stopped on the way."""
 
     def begin(self, prompt: str, recording: Recording | None) -> Turn | None:
-        """The answer to `prompt`, not begun to be written; None where it was stopped on the way.
+        """The answer to `prompt`, not begun to be written; None where it was stopped on the way, see `stopped`.
 
         Raises TemplateError, LlamaError and its kind PromptTooLong, SettingsError.
         """
@@ -50,11 +53,14 @@ class Asking:
             if questions == 1 or recording is None:
                 raise
         else:
-            length, context = turn.answer.timings.prompt_tokens, self.session.engine.target.n_ctx
-            if questions == 1 or leaves_room(length, context, self.question.answer.max_tokens):
+            if questions == 1 or self._leaves_room(turn):
                 return turn
         assert recording is not None
         return self._make_room(asked, recording)
+
+    def _leaves_room(self, turn: Turn) -> bool:
+        context = self.session.engine.target.n_ctx
+        return leaves_room(turn.answer.timings.prompt_tokens, context, self.question.answer.max_tokens)
 
     def _asked(self, prompt: str, recording: Recording | None) -> Asked:
         system = self.question.system or ""
@@ -70,12 +76,12 @@ class Asking:
         settings = self._settings()
         if for_summary:
             settings = replace(settings, max_tokens=longest_summary(session.engine.target.n_ctx))
-            # All of those tokens are for the summary.
+            # All of those tokens are for the summary, and what ends an answer early does not end it.
             thinking = False if session.builder.template.has_thinking_switch else thinking
         return session.ask(
             messages,
             settings,
-            stop_strings=self.question.stop_strings,
+            stop_strings=() if for_summary else self.question.stop_strings,
             enable_thinking=thinking,
             cancelled=self.cancelled,
             progress=self._prefill_progress,
@@ -106,35 +112,43 @@ class Asking:
         if how == SUMMARISE:
             found = self._summary(place, recording)
             if found is None:
+                self.stopped = self._ask((*head, *asked.messages[place.first :]))
                 return None
             summary, head = found, with_summary(head, found)
-        turn = self._ask((*head, *asked.messages[place.first :]))
+        turn = self._ask_behind(head, asked.messages[place.first :], f"{place.full} {_NO_ROOM} {_ways_out(recording)}")
         recording.shorten(place, DROP if how == DROP else SUMMARISE, summary)
         # Also in a quiet run: an answer must not leave out in silence what was said.
         self.diagnostics.end_progress()
         Diagnostics(self.environment).note(place.done(how, "In the chat, /trim all takes that back."))
         return turn
 
+    def _ask_behind(self, head: Sequence[Message], messages: Sequence[Message], no_room: str) -> Turn:
+        """Ask what is left; a summary of broken characters may have many more tokens than it was written with."""
+        try:
+            turn = self._ask((*head, *messages))
+        except PromptTooLong:
+            raise PromptTooLong(no_room) from None
+        if not self._leaves_room(turn):
+            raise PromptTooLong(no_room)
+        return turn
+
     def _summary(self, place: Place, recording: Recording) -> str | None:
         if not place.can_be_summarised:
             raise PromptTooLong(f"{place.full} {place.why_no_summary} {_ways_out(recording)}")
-        steps = place.summarising()
-        messages = next(steps)
-        while True:
-            self.diagnostics.progress(f"summarising {place.named} …")
-            turn = self._ask(messages, for_summary=True)
+        summarising = Summarising(place)
+        while summarising.asked:
+            self.diagnostics.progress(f"summarising {place.named}{summarising.step} …")
+            turn = self._ask(summarising.asked, for_summary=True)
             for _ in turn:
                 pass
             if turn.answer.finish_reason is FinishReason.CANCELLED:
-                self.diagnostics.note("The summary was stopped; nothing has changed.")
+                self.diagnostics.note(STOPPED)
                 return None
-            if not turn.text.strip():
-                sentence = "The oldest messages could not be summarised: the model wrote nothing."
-                raise PromptTooLong(f"{place.full} {sentence} {_ways_out(recording)}")
             try:
-                messages = steps.send(turn.text)
-            except StopIteration as end:
-                return str(end.value)
+                summarising.take(turn.text)
+            except NoSummary as error:
+                raise PromptTooLong(f"{place.full} {error} {_ways_out(recording)}") from None
+        return summarising.summary
 
     def _prefill_progress(self, read: int, total: int) -> None:
         if total > _LONG_PROMPT:

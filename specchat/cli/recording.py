@@ -7,11 +7,11 @@ from dataclasses import asdict, dataclass, field
 from typing import Final
 
 from specchat.chat.continuing import Earlier, begin, earlier
-from specchat.chat.conversation import Chat
+from specchat.chat.conversation import Chat, Node
 from specchat.chat.session import Session
 from specchat.chat.shortening import Place
 from specchat.chat.store import Store, store_path
-from specchat.chat.store_file import NotStored
+from specchat.chat.store_file import NotStored, StoreError
 from specchat.chat.turn import Turn
 from specchat.worker.figures import AnswerFigures
 
@@ -31,6 +31,8 @@ class Recording:
     """None: a new one is begun with the question."""
     earlier: Earlier | None = None
     """What stands before the question."""
+    unkept: str = field(default="", init=False)
+    """Why what the question left out will be read again by the next one: a sentence."""
     _shortened: tuple[Place, str, str] | None = field(default=None, init=False)
     """What the question leaves out of it: where, how, and the summary of that."""
     _node: int | None = field(default=None, init=False)
@@ -66,11 +68,23 @@ class Recording:
             self.chat = self.store.new_chat(model=model, system=system)
         answer = begin(self.store, self.chat, question, model=model)
         self._node = answer.id
-        if self._shortened is not None and answer.parent is not None:
-            place, how, summary = self._shortened
-            place.keep(self.store, place.node_id or answer.parent, how, summary)
+        self._keep_shortened(self.chat, answer)
         self._written = time.monotonic()
         return self.chat.id
+
+    def _keep_shortened(self, chat: Chat, answer: Node) -> None:
+        if self._shortened is None or answer.parent is None:
+            return
+        place, how, summary = self._shortened
+        node_id = place.node_id or answer.parent
+        try:
+            # Meanwhile another program may have gone to another branch, or deleted a message.
+            if node_id in self.store.thread_ids(chat.id):
+                place.keep(self.store, node_id, how, summary)
+            else:
+                self.unkept = "the conversation has changed meanwhile."
+        except StoreError as error:
+            self.unkept = str(error)
 
     def progress(self, turn: Turn) -> None:
         """Keep what is written of the answer, once a second."""

@@ -28,6 +28,8 @@ class Opening:
     def __init__(self, store: Store, stage: Stage, busy: Callable[[], bool]) -> None:
         self._store, self._stage, self._busy = store, stage, busy
         self._rest: asyncio.Task[None] | None = None
+        self.at_end = True
+        """What is shown reaches to the end of the branch, so that more can be added to it."""
 
     async def show(self, chat_id: str, before: int | None = None, *, at: int | None = None) -> None:
         """Show the current branch, or what comes in it before a message; raises StoreError.
@@ -46,6 +48,7 @@ class Opening:
         shown = self._store.versions([node.id for node in some])
         cut = cut_in(ids, self._store.cuts(chat_id))
         self._stage.load(records_of(_until(some, before), shown, cut, ids), cursor)
+        self.at_end = first + len(some) == len(ids)
         self._rest = asyncio.get_running_loop().create_task(self._show_all(chat_id, before))
 
     def forget(self) -> None:
@@ -53,6 +56,7 @@ class Opening:
         if self._rest is not None:
             self._rest.cancel()
             self._rest = None
+        self.at_end = True
 
     def _all(self, chat_id: str, before: int | None) -> list[Record]:
         nodes, thread = self._store.nodes(chat_id), self._store.thread(chat_id)
@@ -71,6 +75,7 @@ class Opening:
             # A question that was asked meanwhile is not among them.
             if not self._busy() and self._store.thread(chat_id, last=1) == newest:
                 self._stage.complete(records)
+                self.at_end = True
                 return
             await asyncio.sleep(_LOOK_AGAIN_S)
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from specchat.chat.conversation import Node
 from specchat.chat.reading import Asked
 from specchat.chat.room import Need, longest_summary
-from specchat.chat.shortening import ASK, DROP, SUMMARISE, NoPlace, Place, place_in
+from specchat.chat.shortening import ASK, DROP, STOPPED, SUMMARISE, NoPlace, NoSummary, Place, Summarising, place_in
 from specchat.chat.store_file import StoreError
 from specchat.tui.aside import Aside
 from specchat.tui.talk import Talk
@@ -61,7 +61,7 @@ class Shortening:
         # The user may have gone elsewhere.
         if not self._stands(thread) or talk.engine.loaded is None:
             return
-        need = Need(event.tokens, event.first, event.pieces)
+        need = Need(event.tokens, event.first, event.pieces, event.crowded)
         place = place_in(thread, asked, talk.cut(thread), need, talk.engine.loaded.context)
         if isinstance(place, NoPlace):
             if place.full:
@@ -160,22 +160,18 @@ class Shortening:
 
     async def _summary(self, aside: Aside, place: Place, loaded: Loaded) -> tuple[str, str]:
         """The summary of all pieces; where there is none, why."""
-        steps, count = place.summarising(), len(place.pieces)
-        words, asked = aside.words, next(steps)
-        for number in range(1, count + 1):
-            if count > 1:
-                aside.words = f"{words}: step {number} of {count}"
-                self._talk.stage.changed()
-            request = self._talk.request(told_of(asked), max_tokens=longest_summary(loaded.context))
-            # All of those tokens are for the summary.
-            written = await aside.ask(replace(request, thinking=False) if loaded.thinks else request)
+        summarising, words = Summarising(place), aside.words
+        while summarising.asked:
+            aside.words = f"{words}{summarising.step}"
+            self._talk.stage.changed()
+            request = self._talk.request(told_of(summarising.asked), max_tokens=longest_summary(loaded.context))
+            # All of those tokens are for the summary, and what ends an answer early does not end it.
+            request = replace(request, stop_strings=(), thinking=False if loaded.thinks else request.thinking)
+            written = await aside.ask(request)
             if written.cancelled:
-                return "", "The summary was stopped; nothing has changed."
-            if written.end.error or not written.text.strip():
-                what = written.end.error or "the model wrote nothing."
-                return "", f"The oldest messages could not be summarised: {what}"
+                return "", STOPPED
             try:
-                asked = steps.send(written.text)
-            except StopIteration as end:
-                return end.value, ""
-        raise AssertionError("A summary has as many steps as pieces.")
+                summarising.take(written.text, written.end.error)
+            except NoSummary as error:
+                return "", str(error)
+        return summarising.summary, ""

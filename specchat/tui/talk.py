@@ -69,10 +69,10 @@ class Talk(Branches):
         if chat is None:
             model = self.engine.load.model if self.engine.load else ""
             chat = self.chat = self.store.new_chat(model=model, system=self.system)
-        branches = self.editing
+        anew = self.editing or not self._opening.at_end
         node = self.store.add(chat.id, self.leaf, Role.USER, text)
         self.leaf, self.editing = node.id, False
-        if branches:
+        if anew:
             await self.show()
         else:
             versions = len(self.store.siblings(node.id))
@@ -175,6 +175,9 @@ class Talk(Branches):
         if not self.asking or chat is None or busy or self.engine.loaded is None:
             return
         self.stage.withdraw_room()
+        if not self._opening.at_end:
+            # The answer is added to what is shown.
+            await self.show()
         self.asking = False
         thread = self.thread()
         node = self.store.add(chat.id, self.leaf, Role.ASSISTANT, "", model=self.engine.loaded.name)

@@ -44,7 +44,7 @@ def records_of(
         if node.role is Role.USER:
             record = UserRecord(str(node.id), node.text, which)
             if cut is not None and cut.node_id == node.id:
-                record.unread = Unread(unread(ids, cut), cut.summary, unsummarised(ids, cut))
+                record.unread = Unread(unread(ids, cut), cut.summary, unsummarised(ids, cut), cut.missed)
             records.append(record)
         elif node.role is Role.ASSISTANT:
             records.append(_answer_record(node, which))

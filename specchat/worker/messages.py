@@ -201,6 +201,8 @@ class Measured:
     can't be, the last question, if it fits at all. None: it does not."""
     pieces: tuple[int, ...] = ()
     """Where the pieces end in which what comes before `first` can be summarised; empty where it can't."""
+    crowded: bool = False
+    """It can't be since a summary would leave no room, though it could be read for one."""
     error: str = ""
     """A sentence, where it could not be measured."""
 

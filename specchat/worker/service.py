@@ -128,7 +128,7 @@ class Service:
             return
         try:
             need = need_in(session, self._messages(request.messages), request.head, request.thinking)
-            measured = Measured(request.number, need.tokens, need.first, need.pieces)
+            measured = Measured(request.number, need.tokens, need.first, need.pieces, need.crowded)
         except Exception as error:
             measured = Measured(request.number, error=_sentence(error))
         self._outbox.put(measured)

@@ -169,11 +169,18 @@ def test_what_the_model_no_longer_reads_is_told(store: Store) -> None:
     assert "the first 2 of the 4 messages above; the 2 after them are no longer read:*" in document
     assert document.count("A *summary*") == 1, "the last cut is the one that holds"
     assert json.loads(export.json_text(store, chat.id))["cuts"] == [
-        {"message": second.id, "summary": "A *summary* </details>.", "summarised_to": second.id},
-        {"message": third.id, "summary": "A *summary* </details>.", "summarised_to": second.id},
+        {"message": second.id, "summary": "A *summary* </details>.", "summarised_to": second.id, "missed": 0},
+        {"message": third.id, "summary": "A *summary* </details>.", "summarised_to": second.id, "missed": 0},
     ]
+    store.cut(second.id)
+    store.cut(third.id, "A *summary* </details>.", missed=2)
+    document = export.markdown(store, chat.id)
+    assert "in the place of 2 of the 4 messages above; the other 2 are not in it and no longer read:*" in document
+    assert json.loads(export.json_text(store, chat.id))["cuts"][1] == {
+        "message": third.id, "summary": "A *summary* </details>.", "summarised_to": third.id, "missed": 2,
+    }  # fmt: skip
     store.cut(third.id)
     assert "*The 4 messages above are no longer read by the model.*\n\n## You" in export.markdown(store, chat.id)
     assert json.loads(export.json_text(store, chat.id))["cuts"][1] == {
-        "message": third.id, "summary": "", "summarised_to": None,
+        "message": third.id, "summary": "", "summarised_to": None, "missed": 0,
     }  # fmt: skip

@@ -9,7 +9,16 @@ from hypothesis import strategies as st
 
 from specchat.chat.message import Message, Role
 from specchat.chat.reading import SUMMARY_QUESTION
-from specchat.chat.room import Need, first_that_fits, leaves_room, longest_summary, need_of, pieces_that_fit, room
+from specchat.chat.room import (
+    Need,
+    first_that_fits,
+    leaves_room,
+    longest_summary,
+    need_of,
+    pieces_that_fit,
+    room,
+    with_summary,
+)
 
 SIZE_OF_THE_QUESTION = 10
 
@@ -69,6 +78,16 @@ def test_a_conversation_is_measured_as_it_is_answered_and_as_it_is_summarised() 
     assert need_of(messages, 0, 500, tokens, tokens) == Need(700, 4, (2, 4))
     assert need_of(messages, 0, 500, tokens, lambda some: 2 * tokens(some)) == Need(700, 4, ())
     assert need_of(messages, 0, 90, tokens, tokens) == Need(700, None, ())
+
+
+def test_no_summary_is_offered_that_would_leave_the_last_question_no_room() -> None:
+    beside = SIZE_OF_THE_QUESTION + longest_summary(1000) * 9 // 8 + 1
+    most = 1000 - room(1000) - beside
+    fits, crowded = (need_of(conversation(100, 300, size), 0, 1000, tokens, tokens) for size in (most, most + 1))
+    assert fits == Need(400 + most, 2, (2,))
+    assert crowded == Need(401 + most, 2, (), crowded=True), "it fits alone"
+    after = [*with_summary([], "x" * longest_summary(1000)), *conversation(most)]
+    assert leaves_room(tokens(after), 1000)
 
 
 @given(st.lists(st.integers(1, 300), min_size=2, max_size=40), st.integers(0, 100), st.integers(100, 2000))

@@ -10,8 +10,8 @@ import pytest
 from specchat.chat.conversation import Node
 from specchat.chat.message import Message, Role
 from specchat.chat.reading import SUMMARY_QUESTION, Asked, Cut, about_unread, asked, cut_in, unread, unsummarised
-from specchat.chat.room import Need
-from specchat.chat.shortening import DROP, SUMMARISE, NoPlace, Place, place_in
+from specchat.chat.room import Need, need_of
+from specchat.chat.shortening import DROP, SUMMARISE, NoPlace, NoSummary, Place, Summarising, place_in
 from specchat.chat.store import Store
 
 CONTEXT = 1000
@@ -123,26 +123,44 @@ def test_a_summary_is_offered_only_where_all_of_it_can_be_read(store: Store) -> 
     never = place(thread, Need(1100, 4))
     assert not never.can_be_summarised
     assert never.offer.endswith("They can't be summarised: one of them is too long to be read again for that.")
+    crowded = place(thread, Need(1100, 4, (), crowded=True))
+    assert not crowded.can_be_summarised
+    assert crowded.offer.endswith(
+        "They can't be summarised: with a summary, what comes after would leave no room for an answer."
+    )
 
 
 def test_pieces_are_summarised_one_behind_the_summary_of_those_before(store: Store) -> None:
     thread = conversation(store, 4)
-    steps = place(thread, Need(1100, 5, (3, 5)), system="Be brief.").summarising()
-    asked_with = [[one.content for one in next(steps)]]
-    asked_with.append([one.content for one in steps.send(" They said 1. ")])
+    summarising = Summarising(place(thread, Need(1100, 5, (3, 5)), system="Be brief."))
+    asked_with, steps = [[one.content for one in summarising.asked]], [summarising.step]
+    summarising.take(" They said 1. ")
+    asked_with.append([one.content for one in summarising.asked])
+    steps.append(summarising.step)
+    assert steps == [": step 1 of 2", ": step 2 of 2"]
     assert asked_with == [
         ["Be brief.", "q1", "a1", SUMMARY_QUESTION],
         ["Be brief.", SUMMARY_QUESTION, "They said 1.", "q2", "a2", SUMMARY_QUESTION],
     ]
-    with pytest.raises(StopIteration) as end:
-        steps.send("They said 1 and 2.\n")
-    assert end.value.value == "They said 1 and 2."
+    summarising.take("They said 1 and 2.\n")
+    assert (summarising.asked, summarising.summary) == ((), "They said 1 and 2.")
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "why"),
+    [(" \n", None, "the model wrote nothing."), ("Half", "It was killed.", "It was killed.")],
+)
+def test_a_summary_that_does_not_come_says_why(store: Store, answer: str, error: str | None, why: str) -> None:
+    summarising = Summarising(place(conversation(store, 4), Need(1100, 4, (4,))))
+    assert summarising.step == ""
+    with pytest.raises(NoSummary, match=f"The oldest messages could not be summarised: {why}"):
+        summarising.take(answer, error)
 
 
 def test_a_summary_goes_on_from_the_one_before_it(store: Store) -> None:
     thread = conversation(store, 4)
     cut = Cut(thread[2].id, "They said 1.")
-    first = [one.content for one in next(place(thread, Need(1100, 4, (4,)), cut).summarising())]
+    first = [one.content for one in Summarising(place(thread, Need(1100, 4, (4,)), cut)).asked]
     assert first == [SUMMARY_QUESTION, "They said 1.", "q2", "a2", SUMMARY_QUESTION]
 
 
@@ -164,6 +182,43 @@ def test_dropping_more_after_a_summary_keeps_it_and_says_what_it_stands_for(stor
         assert [one.content for one in asked("", thread, now).messages][:3] == [
             SUMMARY_QUESTION, "They said 1 and 2.", f"q{question + 1}",
         ]  # fmt: skip
+
+
+def test_a_summary_does_not_stand_for_what_was_left_out_before_it_was_written(store: Store) -> None:
+    thread = conversation(store, 7)
+    chat_id, ids = thread[0].chat_id, [node.id for node in thread]
+
+    def shorten(how: str, first: int, summary: str = "") -> str:
+        held = cut_in(ids, store.cuts(chat_id))
+        head = 2 if held is not None and held.summary else 0
+        place(thread, Need(1100, head + 2, (head + 2,)), held).keep(store, thread[first].id, how, summary)
+        now = cut_in(ids, store.cuts(chat_id))
+        assert now is not None
+        return about_unread(unread(ids, now), unsummarised(ids, now), summary=bool(now.summary), missed=now.missed)
+
+    assert shorten(DROP, 2) == "the 2 messages above are no longer read by the model"
+    said = shorten(SUMMARISE, 4, "They said 2.")
+    assert said.endswith("in the place of 2 of the 4 messages above; the other 2 are not in it and no longer read:")
+    said = shorten(DROP, 6)
+    assert said.endswith("in the place of 2 of the 6 messages above; the other 4 are not in it and no longer read:")
+    said = shorten(SUMMARISE, 8, "They said 2 and 4.")
+    assert said.endswith("in the place of 4 of the 8 messages above; the other 4 are not in it and no longer read:")
+
+
+def test_a_question_that_was_never_answered_is_not_offered_to_be_left_out(store: Store) -> None:
+    chat = store.new_chat(model="demo")
+    refused = store.add(chat.id, None, Role.USER, "q1")
+    empty = store.add(chat.id, refused.id, Role.ASSISTANT, "")
+    question = store.add(chat.id, empty.id, Role.USER, "q2")
+    thread = [refused, empty, question, store.add(chat.id, question.id, Role.ASSISTANT, "a2")]
+    read = asked("", thread)
+    need = need_of(read.messages, read.head, CONTEXT, len, len)
+    assert (read.nodes[0], need.first) == (question.id, 0)
+    there = found(thread, need)
+    assert isinstance(there, NoPlace)
+    assert there.sentence.endswith("That is half of it at most, so nothing has to be left out.")
+    thread += [store.add(chat.id, thread[-1].id, Role.USER, "q3")]
+    assert place(thread, Need(1100, 2, (2,))).messages == 2, "only what is read can be left out"
 
 
 def test_a_summary_that_stands_for_all_says_so_and_so_does_a_cut_without_one(store: Store) -> None:

@@ -174,3 +174,27 @@ def test_a_place_that_can_not_be_written_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "chats.db").mkdir()
     with pytest.raises(StoreError, match="Is a directory"):
         Store(tmp_path / "chats.db")
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [(sqlite3.SQLITE_SCHEMA, "database schema has changed"), (sqlite3.SQLITE_ERROR, "no such table: main.word_data")],
+)
+def test_a_table_that_is_missed_after_another_program_rewrote_the_file_is_looked_for_again(
+    store: Store, code: int, words: str
+) -> None:
+    chat = say(store, "one")
+    error = sqlite3.OperationalError(words)
+    error.sqlite_errorcode = code
+    failures = [error]
+
+    def work(connection: sqlite3.Connection) -> int:
+        if failures:
+            raise failures.pop()
+        return connection.execute("UPDATE chat SET title = 'two'").rowcount
+
+    assert store._file.write(work) == 1
+    assert store.chat(chat.id).title == "two"
+    failures += [error, error]
+    with pytest.raises(StoreError, match=words):
+        store._file.write(work)

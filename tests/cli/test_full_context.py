@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from specchat.chat import room
 from specchat.chat.continuing import record
 from specchat.chat.conversation import Node
 from specchat.chat.message import Message
 from specchat.chat.preferences import preferences_path
 from specchat.chat.prompt import PromptBuilder
 from specchat.chat.reading import SUMMARY_QUESTION, Cut
+from specchat.chat.shortening import Place
 from specchat.chat.store import Store, store_path
+from specchat.chat.store_file import StoreError
 from specchat.chat.text import visible
+from specchat.cli import asking
+from specchat.cli.recording import Recording
 from tests.command_line import Ended, Household, household, run
 
 CONTEXT = 1024
@@ -128,7 +134,87 @@ def test_what_can_not_be_read_for_a_summary_is_refused_and_not_left_out_instead(
     assert kept(chat_id) == before
 
 
-def test_a_summary_that_is_stopped_changes_nothing(home: Household, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("words", [165, 190])
+def test_a_question_beside_which_no_summary_fits_is_refused_and_fits_alone(home: Household, words: int) -> None:
+    chat_id = filled()
+    question = ("word " * words).strip()
+    when_full("summarise")
+    before = kept(chat_id)
+    code, out, err = go_on(question=question)
+    assert (code, out) == (5, "")
+    assert "They can't be summarised: with a summary, what comes after would leave no room for an answer." in err
+    assert kept(chat_id) == before
+    when_full("drop")
+    assert go_on(question=question)[0] == 0
+
+
+@pytest.mark.parametrize("words", [100, 186])
+def test_a_summary_that_leaves_no_room_after_all_is_not_kept(
+    home: Household, monkeypatch: pytest.MonkeyPatch, words: int
+) -> None:
+    # As of a summary with more tokens, read again, than it may be written with.
+    monkeypatch.setattr(room, "_longest_read_again", lambda context: -context)
+    summary = "word " * (2 if words == 186 else 150)
+    monkeypatch.setattr(asking.Asking, "_summary", lambda self, place, recording: summary)
+    chat_id = filled()
+    when_full("summarise")
+    before = kept(chat_id)
+    # Longer than half of the context, so that it is read alone.
+    code, out, err = run("-c", "-n", "90", "--seed", "1", "--ctx", str(CONTEXT), ("word " * words).strip())
+    assert (code, out) == (5, "")
+    assert "What would be left of it leaves no room for an answer either. To leave its oldest" in err
+    assert kept(chat_id) == before
+
+
+def test_what_ends_an_answer_early_does_not_end_a_summary(home: Household) -> None:
+    when_full("summarise")
+    summaries: list[str] = []
+    for _ in range(2):
+        chat_id = filled()
+        stops = [part for summary in summaries for part in ("--stop", summary[10:12])]
+        assert go_on(*stops)[0] == 0
+        (cut,) = kept(chat_id)[1].values()
+        summaries.append(cut.summary)
+    assert summaries[0] == summaries[1]
+
+
+@pytest.mark.parametrize("trouble", ["deleted", "another branch", "not written"])
+def test_where_the_conversation_changes_meanwhile_the_answer_is_kept_all_the_same(
+    home: Household, monkeypatch: pytest.MonkeyPatch, trouble: str
+) -> None:
+    chat_id = filled()
+    when_full("drop")
+    shorten, why = Recording.shorten, "the conversation has changed meanwhile."
+    if trouble == "not written":
+        why = "Another program is busy."
+
+    def refused(*_: object, **__: object) -> None:
+        raise StoreError(why)
+
+    def meanwhile(self: Recording, place: Place, how: str, summary: str) -> None:
+        shorten(self, place, how, summary)
+        assert place.node_id is not None
+        with Store(store_path()) as other:
+            if trouble == "not written":
+                monkeypatch.setattr(Store, "cut", refused)
+            elif trouble == "deleted":
+                other.remove(place.node_id)
+            else:
+                other.select(chat_id, other.thread(chat_id)[1].id)
+
+    monkeypatch.setattr(Recording, "shorten", meanwhile)
+    code, out, err = go_on()
+    assert code == 0
+    assert f"What was left out is left out this time only: {why}" in err
+    thread, cuts = kept(chat_id)
+    assert cuts == {}
+    assert thread[-2].text == "And now?"
+    assert visible(thread[-1].text).strip() == out.strip()
+    assert thread[-1].finish_reason == "length", "it is kept to its end"
+
+
+@pytest.mark.parametrize("form", ["", "--json", "--jsonl"])
+def test_a_summary_that_is_stopped_changes_nothing(home: Household, monkeypatch: pytest.MonkeyPatch, form: str) -> None:
     from specchat.cli.asking import Asking
 
     chat_id = filled()
@@ -142,9 +228,14 @@ def test_a_summary_that_is_stopped_changes_nothing(home: Household, monkeypatch:
         return ask(self, *arguments, **choices)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Asking, "_ask", stopped)
-    code, out, err = go_on()
-    assert (code, out) == (130, "")
+    code, out, err = go_on(*([form] if form else []))
+    assert code == 130
     assert "The summary was stopped; nothing has changed." in err
+    events = [json.loads(line) for line in out.splitlines()]
+    assert [event.get("event") for event in events] == {"": [], "--json": [None], "--jsonl": ["start", "end"]}[form]
+    for event in events[-1:]:
+        # As of an answer that is stopped before its first word.
+        assert (event["finish_reason"], event["text"], event["completion_tokens"]) == ("cancelled", "", 0)
     assert kept(chat_id) == before
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from specchat.chat.message import Message, Role
 from specchat.chat.reading import SUMMARY_QUESTION
+from specchat.chat.room import leaves_room, need_of
 from specchat.tui.keymap import resolve
 from specchat.worker.messages import Ask, Figures, Finished, Measure, Measured, Request
 from tests.tui.scripted import Chat, ScriptedWorker
@@ -39,9 +43,30 @@ class FullWorker(ScriptedWorker):
             self.say(Measured(request.number, 5000, first if self.fits else None, pieces))
 
 
-def offered(running: Chat) -> bool:
-    """Whether the box over the prompt is there."""
-    return running.shown["notice"]
+CONTEXT = 4096
+"""Tokens that the scripted model holds."""
+
+
+class CountingWorker(ScriptedWorker):
+    """Refuses, measures and answers as a real one does; every character is a token."""
+
+    def answer(self, ask: Ask, text: str | None = None) -> None:
+        length = sum(len(text) for _, text in ask.messages)
+        if length > CONTEXT or not leaves_room(length, CONTEXT, ask.max_tokens):
+            self.say(Finished(ask.turn, "error", Figures(), f"The prompt has {length:,} tokens.", context_full=True))
+        else:
+            super().answer(ask, text)
+
+    def send(self, request: Request) -> None:
+        super().send(request)
+        if isinstance(request, Measure):
+            messages = [Message(Role(role), text) for role, text in request.messages]
+            need = need_of(messages, request.head, CONTEXT, _characters, _characters)
+            self.say(Measured(request.number, need.tokens, need.first, need.pieces))
+
+
+def _characters(messages: Sequence[Message]) -> int:
+    return sum(len(message.content) for message in messages)
 
 
 def told(running: Chat) -> list[str]:
@@ -53,7 +78,7 @@ def read(running: Chat) -> str:
     return " ".join(on_screen(running).replace("▌", " ").replace("▏", " ").split())
 
 
-async def said(running: Chat, sentence: str) -> None:
+async def said_in_passing(running: Chat, sentence: str) -> None:
     """Wait until it is said in passing."""
     for _ in range(100):
         if any(sentence in toast for toast in running.toasts):

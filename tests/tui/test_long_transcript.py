@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from specchat.tui.transcript import AnswerRecord, Record, Transcript, UserRecord
 from specchat.tui.transcript.window import MOST, STEP
 from specchat.worker.messages import Span
@@ -93,6 +95,51 @@ def test_a_high_screen_is_filled_from_the_start() -> None:
             rows = [row.split()[-1] for row in app.text().split("\n") if "answer" in row or "question" in row]
             assert len(rows) >= 50
             assert rows[-1] == "89"
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("at", [0, 3, 40, 88])
+def test_from_a_message_that_was_looked_for_a_high_screen_is_filled_and_can_be_scrolled(at: int) -> None:
+    async def scenario() -> None:
+        transcript = Transcript()
+        app = Stage(transcript)
+        async with app.run_test(size=(60, 80)) as pilot:
+            transcript.load(long_conversation(90), at=str(at))
+            for _ in range(4):
+                await settle(pilot)
+            rows = [row.split()[-1] for row in app.text().split("\n") if "answer" in row or "question" in row]
+            assert len(rows) >= 12, "no part of the screen is left empty"
+            assert str(at) in rows
+            transcript.focus()
+            seen = app.text()
+            await pilot.press("pagedown" if at < 88 else "pageup")
+            await settle(pilot)
+            assert app.text() != seen
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("key", ["G", "escape"])
+def test_who_goes_to_the_end_before_all_of_it_is_read_is_at_the_end_afterwards(key: str) -> None:
+    async def scenario() -> None:
+        transcript = Transcript()
+        app = Stage(transcript)
+        async with app.run_test(size=(60, 20)) as pilot:
+            whole = long_conversation(400)
+            transcript.load(whole[50:150], at="100")
+            transcript.focus()
+            if key == "G":
+                await pilot.press("G")
+            else:
+                transcript.leave_cursor()
+            await settle(pilot)
+            assert "answer 149" in app.text(), "as far as it is read"
+            transcript.complete(long_conversation(400))
+            for _ in range(3):
+                await settle(pilot)
+            assert "answer 399" in app.text()
+            assert (transcript.selected.node_id if transcript.selected else None) == ("399" if key == "G" else None)
 
     asyncio.run(scenario())
 

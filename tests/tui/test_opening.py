@@ -11,7 +11,7 @@ from specchat.chat.conversation import Chat as Conversation
 from specchat.chat.message import Role
 from specchat.chat.store import Store
 from specchat.tui.opening import Opening
-from tests.tui.scripted import Chat, chat
+from tests.tui.scripted import Chat, ScriptedWorker, chat
 from tests.tui.seeing import on_screen
 
 LONG = 240
@@ -72,7 +72,7 @@ async def test_a_long_conversation_shows_its_end_at_once_and_then_all_of_it(tmp_
         assert shown == [100, LONG]
         assert "long 239." in on_screen(running)
         await running.submit("And now?")
-        assert running.texts()[-2:] == ["And now?", "Answer 1."]
+        assert running.texts()[-3:] == ["long 239.\n\nEnd of it.", "And now?", "Answer 1."]
 
 
 @pytest.fixture
@@ -110,6 +110,40 @@ async def test_a_message_that_was_looked_for_is_shown_with_what_stands_around_it
         assert "long 79." in on_screen(running)
         await running.submit("And now?")
         assert running.texts()[-2:] == ["And now?", "Answer 1."]
+
+
+async def test_a_question_that_is_asked_before_the_rest_is_read_stands_behind_the_last_message(
+    tmp_path: Path, rest: asyncio.Event
+) -> None:
+    long = long_conversation(tmp_path)
+    async with chat(tmp_path, size=(80, 30)) as running:
+        await running.app.talk.open(long.id, running.store.thread(long.id)[80].id)
+        await running.settle()
+        assert len(running.texts()) == 100
+        await running.submit("And now?")
+        await running.settle()
+        assert running.texts()[-3:] == ["long 239.\n\nEnd of it.", "And now?", "Answer 1."]
+        assert "Answer 1." in on_screen(running)
+        rest.set()
+        await all_read(running, LONG + 2)
+        assert running.texts()[-3:] == ["long 239.\n\nEnd of it.", "And now?", "Answer 1."]
+
+
+async def test_an_answer_that_waited_for_the_model_stands_behind_its_question(
+    tmp_path: Path, rest: asyncio.Event
+) -> None:
+    long = long_conversation(tmp_path)
+    worker = ScriptedWorker(loads=False)
+    async with chat(tmp_path, worker, size=(80, 30)) as running:
+        await running.app.talk.open(long.id)
+        await running.submit("And now?")
+        await running.app.talk.show_through(running.store.thread(long.id)[80].id)
+        await running.settle()
+        worker.loaded()
+        await running.settle()
+        await running.settle()
+        assert running.texts()[-3:] == ["long 239.\n\nEnd of it.", "And now?", "Answer 1."]
+        rest.set()
 
 
 async def test_the_cursor_stays_where_the_reader_put_it_while_the_rest_is_read(

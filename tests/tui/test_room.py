@@ -11,9 +11,9 @@ from specchat.chat.reading import SUMMARY_QUESTION
 from specchat.tui.keymap import shown
 from specchat.tui.options import ChatOptions
 from specchat.worker.messages import Finished, Load
-from tests.tui.full_context import KEY, REFUSAL, TALL, FullWorker, fill, offered, read, said, told
+from tests.tui.full_context import KEY, REFUSAL, TALL, FullWorker, fill, read, said_in_passing, told
 from tests.tui.scripted import FIGURES, ScriptedWorker, chat
-from tests.tui.seeing import on_screen, until
+from tests.tui.seeing import offered, on_screen, until
 
 
 async def test_a_question_without_room_is_offered_ways_out_and_answered_once_there_is_room(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ async def test_a_larger_context_answers_the_question_that_was_refused(tmp_path: 
         assert told(running)[0] == "One"
         assert running.texts()[-1] == "Answer 5."
         await running.submit("/reload larger")
-        await said(running, "6,144 are the most")
+        await said_in_passing(running, "6,144 are the most")
 
 
 async def test_what_waits_behind_a_question_without_room_comes_back_into_the_prompt(tmp_path: Path) -> None:

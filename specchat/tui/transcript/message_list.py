@@ -74,6 +74,9 @@ class MessageList(VerticalScroll):
         self._show_window()
         if place is None:
             self._follow()
+        else:
+            # What is shown may be shorter than the screen, and then it could not be scrolled.
+            self.call_after_refresh(self.on_resize)
 
     def place_of(self, node_id: str | None) -> int | None:
         """Where a message stands among all of the conversation; None where it is none of them."""
@@ -90,6 +93,9 @@ class MessageList(VerticalScroll):
         self._widgets = {place + shift: widget for place, widget in self._widgets.items()}
         self._window.shifted(shift, len(whole))
         if self._following:
+            if self._window.later:
+                # What was the end of the part is not the end of the conversation.
+                self._window.at_end(len(whole))
             self._show_window()
             self._follow()
         else:
@@ -250,7 +256,9 @@ class MessageList(VerticalScroll):
         elif not longer and self.is_anchored:
             self.anchor(False)
             self.scroll_home(animate=False)
-        if not longer:
+        if not longer and self._window.later:
+            self._extend_end()
+        elif not longer:
             self._extend_start()
 
     def watch_virtual_size(self) -> None:

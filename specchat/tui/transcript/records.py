@@ -17,7 +17,9 @@ class Unread:
     summary: str = ""
     """What it reads in their place, in its own words."""
     left_out: int = 0
-    """How many of them, the last ones, the summary says nothing about."""
+    """How many of them the summary says nothing about: the last ones, but for those that it missed."""
+    missed: int = 0
+    """How many of those were left out before it was written."""
 
 
 @dataclass(slots=True)

@@ -92,9 +92,12 @@ class Transcript(MessageList):
             selected = self.selected
             self.load(whole, None if selected is None else selected.node_id)
             return
+        at_last = self._cursor is not None and self._cursor + 1 == len(part)
         if self._cursor is not None:
             self._cursor += shift
         self.widen(whole, shift)
+        if at_last and self._following:
+            self._select(len(whole) - 1, scroll=False)
 
     def dress(self, index: int, widget: Shown) -> None:
         """Mark the message at the cursor, and show in answers who wrote what while that is wanted."""

@@ -61,9 +61,8 @@ class UserMessage(LineView):
         unread = self.record.unread
         if unread is None:
             return []
-        words = Content.styled(
-            f"─── {about_unread(unread.count, unread.left_out, summary=bool(unread.summary))}", ".warning"
-        )
+        about = about_unread(unread.count, unread.left_out, summary=bool(unread.summary), missed=unread.missed)
+        words = Content.styled(f"─── {about}", ".warning")
         return [*wrapped(words, width), *(self._summary.lines(width) if unread.summary else []), EMPTY]
 
     def _own_lines(self, width: int) -> list[Line]:

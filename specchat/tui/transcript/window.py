@@ -40,10 +40,6 @@ class Window:
         """So many messages come before those that were all."""
         self.first, self.last, self.total = self.first + shift, self.last + shift, total
 
-    def at_start(self) -> None:
-        """Show the first ones."""
-        self.first, self.last = 0, min(self.total, STEP)
-
     def around(self, index: int) -> None:
         """Show one message with those before and after it."""
         self.first = max(0, index - STEP // 2)
