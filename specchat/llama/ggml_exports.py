@@ -41,12 +41,15 @@ def _libraries() -> Sequence[ctypes.CDLL]:
     return libraries_beside(library().api._lib)
 
 
-def ggml_function(name: str, result: Any, *arguments: Any) -> Any:
-    """The function `name` with these ctypes types. Raises FunctionMissing."""
+def ggml_function(name: str, result: Any, *arguments: Any, without: str = "") -> Any:
+    """The function `name` with these ctypes types; `without`: a sentence about what can't be done where it is missing.
+
+    Raises FunctionMissing.
+    """
     for lib in _libraries():
         if hasattr(lib, name):
             # An object of its own: types set on the package's would change them for others.
             function = lib[name]
             function.restype, function.argtypes = result, arguments
             return function
-    raise FunctionMissing(f"This build of llama.cpp has no {name}.")
+    raise FunctionMissing(f"This build of llama.cpp has no {name}. {without}".rstrip())

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from specchat.llama.batch import Batch
 from specchat.llama.errors import DecodeFailed, LlamaError
-from specchat.llama.ggml_exports import FunctionMissing, ggml_function
+from specchat.llama.ggml_exports import ggml_function
 from specchat.llama.library import library
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 States = NDArray[np.float32]
 
+_function = functools.partial(ggml_function, without="Without it layers can't be read. Use another --method.")
 _ALL_SEQUENCES = -1
 _NEVER: Final = frozenset[int]().__contains__
 
@@ -46,18 +47,11 @@ class _Ggml:
     """The three functions of ggml that read a node; llama-cpp-python binds none of them."""
 
     def __init__(self) -> None:
-        self.name = self._function("ggml_get_name", ctypes.c_char_p, ctypes.c_void_p)
-        self.n_bytes = self._function("ggml_nbytes", ctypes.c_size_t, ctypes.c_void_p)
-        self.read = self._function(
+        self.name = _function("ggml_get_name", ctypes.c_char_p, ctypes.c_void_p)
+        self.n_bytes = _function("ggml_nbytes", ctypes.c_size_t, ctypes.c_void_p)
+        self.read = _function(
             "ggml_backend_tensor_get", None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t
         )
-
-    @staticmethod
-    def _function(name: str, result: Any, *arguments: Any) -> Any:
-        try:
-            return ggml_function(name, result, *arguments)
-        except FunctionMissing as missing:
-            raise LlamaError(f"{missing} Without it layers can't be read. Use another --method.") from None
 
 
 @cache

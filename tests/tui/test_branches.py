@@ -50,6 +50,14 @@ async def test_editing_a_question_begins_a_branch_beside_it(tmp_path: Path) -> N
         assert running.app.prompt.text == "After that"
 
 
+async def test_at_an_answer_the_question_that_it_answers_is_edited(tmp_path: Path) -> None:
+    async with chat(tmp_path) as running:
+        await running.submit("First")
+        await running.submit("Second")
+        await running.press("alt+up", "alt+up", "alt+up", "e")
+        assert running.app.prompt.text == "First"
+
+
 async def test_going_on_from_an_earlier_answer_begins_a_branch_there(tmp_path: Path) -> None:
     async with chat(tmp_path) as running:
         await running.submit("First")

@@ -238,9 +238,11 @@ class Transcript(MessageList):
             self.post_message(self.CopyRequested(self, node_id, text, number, len(blocks)))
 
     def action_edit_message(self) -> None:
-        """Ask for what the user said to be edited."""
-        widget = self._chosen(UserMessage)
-        if isinstance(widget, UserMessage):
+        """Ask for what the user said to be edited: the question at the cursor or above it, else the newest."""
+        last = len(self._records) if self._cursor is None else self._cursor
+        above = (widget for place, widget in sorted(self._widgets.items(), reverse=True) if place <= last)
+        widget = next((widget for widget in above if isinstance(widget, UserMessage)), None)
+        if widget is not None:
             self.post_message(self.EditRequested(self, widget.record.node_id, widget.copy_text()))
 
     def action_sibling(self, step: int) -> None:
